@@ -89,7 +89,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         add_option(output, f"--{kind}", f"OUT{suffix}", text, read=path_ending(suffix))
     text = "write how generations of a run folder play, side by side, as a GIF and an MP4"
     add_option(output, "--evolution", "OUT.gif", text, read=path_ending(".gif"))
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.evolution is not None:
+        for name, value in vars(arguments).items():
+            is_own = name in ("source", "evolution", "feature_header")
+            if not is_own and value != parser.get_default(name):
+                parser.error(
+                    "--evolution shows a run in its own game: expected no other option"
+                )
+    return arguments
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,9 @@ def read_show(arguments: argparse.Namespace) -> Show:
         label = "a person"  # A replay without a controller was played by a person.
         if replay.controller:
             label = replay.controller.name or Path(source).stem
-        return Show(replay.rules, replay.controller, replay.seed, label, replay=replay)
+        return Show(
+            replay.rules, replay.controller, replay.seed, label, replay, replay.lookahead
+        )
     label, controller = controller_for(source, rules)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
     return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
@@ -172,13 +182,13 @@ def read_replay(source: str, rules: Rules) -> Replay | None:
     does not say the rules, which are given; the rules of another replay are its own.
     """
     path = Path(source)
+    suffix = path.suffix.lower() if path.is_file() else ""
     text = source
-    if path.suffix == ".txt" and path.is_file():
+    if suffix == ".txt":
         text = read_bytes(path).decode(errors="replace")
     if is_fumen(text):
         return Replay.from_fumen(text, rules)
-    is_json_file = path.suffix == ".json" and path.is_file()
-    if is_json_file and f'"{FORMAT}"'.encode() in read_bytes(path):
+    if suffix == ".json" and f'"{FORMAT}"'.encode() in read_bytes(path):
         return Replay.load(path)
     return None
 
@@ -229,7 +239,9 @@ def record(show: Show, after_states: Iterator[AfterState], pieces: int | None) -
         after_states, desc="playing", total=pieces, unit=" pieces", leave=False
     ) as bar:
         # `Replay.of` iterates over the after-states, so the games are played here.
-        return Replay.of(bar, show.rules, show.seed, stream, show.controller, boards)
+        return Replay.of(
+            bar, show.rules, show.seed, stream, show.controller, boards, show.lookahead
+        )
 
 
 def export_files(replay: Replay, show: Show, arguments: argparse.Namespace) -> None:
@@ -242,8 +254,7 @@ def export_files(replay: Replay, show: Show, arguments: argparse.Namespace) -> N
             elif kind == "fumen":
                 write_text(path, replay.to_fumen() + "\n")
             elif kind == "html":
-                page = player_page(replay, show.label, arguments.speed, show.lookahead)
-                write_text(path, page)
+                write_text(path, player_page(replay, show.label, arguments.speed))
             else:
                 write_movie(path, replay, show.label, arguments)
         print(f"{printable(path)}: {pieces_played}, {file_size(path)}")

@@ -28,6 +28,7 @@ from tetris.game.decisions import Rows, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import Shape, placement_numbers, placements_on
+from tetris.game.policy import Lookahead
 from tetris.game.positions import cells_of, read_board
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.play.controller import LinearController
@@ -81,6 +82,7 @@ class Replay:
             and its value is the stack before that placement.
         landings: The rows in which pieces came to rest without having fallen straight down from
             above the stack. A key is the index of the placement.
+        lookahead: Which later pieces the controller considered.
 
     Raises:
         ValueError: If a placement does not exist under the rules, the controller cannot play by
@@ -97,6 +99,7 @@ class Replay:
     controller: LinearController | None = None
     boards: Mapping[int, Rows] = field(default_factory=dict, hash=False)
     landings: Mapping[int, int] = field(default_factory=dict, hash=False)
+    lookahead: Lookahead = Lookahead.NONE
 
     def __post_init__(self) -> None:
         """Validate the fields without playing the games.
@@ -152,6 +155,7 @@ class Replay:
         stream: int | None = None,
         controller: LinearController | None = None,
         boards: Mapping[int, Rows] | None = None,
+        lookahead: Lookahead = Lookahead.NONE,
     ) -> Replay:
         """Return the replay of games that were played.
 
@@ -163,6 +167,7 @@ class Replay:
             controller: The controller that played; None for a person.
             boards: The stacks that the placements do not determine, such as a chosen first
                 board. The key is the index, in ``played``, of the first placement on the stack.
+            lookahead: Which later pieces the controller considered.
         """
         # The byte that stands for a placement, by piece, orientation and column.
         placement_bytes = placement_numbers(rules.width)
@@ -183,8 +188,18 @@ class Replay:
             lines += after.lines
             games += after.game_over
             rows = after.next_rows
-        numbers = bytes(placements)
-        return cls(rules, numbers, lines, games, seed, stream, controller, boards, landings)
+        return cls(
+            rules,
+            bytes(placements),
+            lines,
+            games,
+            seed,
+            stream,
+            controller,
+            boards,
+            landings,
+            lookahead,
+        )
 
     @property
     def pieces(self) -> PieceStream | None:
@@ -311,6 +326,8 @@ class Replay:
             values["boards"] = {str(t): list(rows) for t, rows in self.boards.items()}
         if self.landings:
             values["landings"] = {str(t): row for t, row in self.landings.items()}
+        if self.lookahead is not Lookahead.NONE:
+            values["lookahead"] = self.lookahead.value
         return {**values, "digest": _digest(values)}
 
     @classmethod
@@ -341,6 +358,7 @@ class Replay:
             # JSON has strings as keys and lists in place of tuples.
             boards={int(t): tuple(rows) for t, rows in values.get("boards", {}).items()},
             landings={int(t): row for t, row in values.get("landings", {}).items()},
+            lookahead=Lookahead(values.get("lookahead", Lookahead.NONE)),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

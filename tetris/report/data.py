@@ -115,7 +115,8 @@ def recorded_game(run: RunRecord) -> Replay:
     player = run.controller.player(rules, run.recipe.lookahead)
     game = play(PieceStream(rules, DEFAULT_SEED, stream=0), player, rules)
     placements = islice(game, GAME_DECISIONS)
-    return Replay.of(placements, rules, DEFAULT_SEED, stream=0, controller=run.controller)
+    controller = run.controller
+    return Replay.of(placements, rules, DEFAULT_SEED, 0, controller, lookahead=player.lookahead)
 
 
 def seedless(run: RunRecord) -> str:

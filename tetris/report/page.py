@@ -51,8 +51,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
     for run in runs:
         charts["runs"].append(data.chart_values(run))
         game = data.recorded_game(run)
-        player = player_fragment(game, run.name, lookahead=run.recipe.lookahead, assets=False)
-        players.append(Markup(player))
+        players.append(Markup(player_fragment(game, run.name, assets=False)))
     # Runs with the same settings, except for their seed, are repetitions of each other.
     distinct_settings = {data.seedless(run) for run in runs}
     differences, settings = data.settings_tables(runs)

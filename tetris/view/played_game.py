@@ -32,6 +32,7 @@ class PlayedGame:
     stream: int | None  # None without a seed.
     steps: tuple[AfterState, ...]  # The board after each placement.
     board: Rows = ()  # The stack before the first placement.
+    lookahead: Lookahead = Lookahead.NONE  # Which later pieces the controller considered.
 
     @property
     def lines(self) -> int:
@@ -58,7 +59,13 @@ class PlayedGame:
         """Return the game as a replay, which can be saved and watched."""
         boards = {0: self.board} if self.board else None
         return Replay.of(
-            self.steps, self.rules, self.seed, self.stream, self.controller, boards
+            self.steps,
+            self.rules,
+            self.seed,
+            self.stream,
+            self.controller,
+            boards,
+            self.lookahead,
         )
 
     def _repr_html_(self) -> str:
@@ -132,6 +139,7 @@ def play_game(
         if after_state.game_over:
             break
     steps = tuple(placements)
+    known = player.lookahead
     if pieces is not None:
-        return PlayedGame(resolved, rules, seed=None, stream=None, steps=steps, board=rows)
-    return PlayedGame(resolved, rules, source.seed, source.stream, steps, board=rows)
+        return PlayedGame(resolved, rules, None, None, steps, rows, known)
+    return PlayedGame(resolved, rules, source.seed, source.stream, steps, rows, known)

@@ -20,7 +20,6 @@ from kernels.version import REPOSITORY
 from tetris.game.feature_sets import feature_sets
 from tetris.game.features import DENOMINATORS
 from tetris.game.pieces import PIECES
-from tetris.game.policy import Lookahead
 from tetris.play.engines import INCLUDES
 from tetris.play.own_features import BUILT_IN
 from tetris.play.quantized_weights import engine_features
@@ -97,7 +96,6 @@ def player_fragment(
     replay: Replay,
     title: str = "",
     speed: float = 5.0,
-    lookahead: Lookahead = Lookahead.NONE,
     *,
     assets: bool = True,
 ) -> str:
@@ -107,8 +105,6 @@ def player_fragment(
         replay: The replay, with at least one placement.
         title: The title; if it is empty, the name of the controller is used.
         speed: The initial speed in pieces per second, which a viewer can change.
-        lookahead: Which later pieces the controller considered, for the explanations of its
-            placements.
         assets: Whether to add `player_assets`. If a page has several players, only one of them
             needs to add them.
 
@@ -133,7 +129,7 @@ def player_fragment(
         "pieces": rules.pieces,
         # The seed is written as a text, because JavaScript's numbers have only 53 bits.
         "seed": str(replay.seed or 0),
-        "lookahead": lookahead.value,
+        "lookahead": replay.lookahead.value,
         "controller": _explaining_controller(replay),
         "speed": speed,
         "placements": _pack(replay.placements),
@@ -152,9 +148,7 @@ def _subtitle(replay: Replay) -> str:
     return f"{rules.board} board, {rules.rule} rule, pieces {rules.pieces}{seed}"
 
 
-def player_page(
-    replay: Replay, title: str = "", speed: float = 5.0, lookahead: Lookahead = Lookahead.NONE
-) -> str:
+def player_page(replay: Replay, title: str = "", speed: float = 5.0) -> str:
     """Return a web page, as HTML, that plays a replay of a game.
 
     The body of the page is a `player_fragment` with the same arguments.
@@ -180,7 +174,7 @@ body {{ background: #16181d; }}
 </head>
 <body data-page-keys>
 <main>
-{player_fragment(replay, title, speed, lookahead)}{project_link()}</main>
+{player_fragment(replay, title, speed)}{project_link()}</main>
 </body>
 </html>
 """

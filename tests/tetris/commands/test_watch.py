@@ -18,7 +18,7 @@ from PIL import Image
 from pseudo_terminal import Pty
 from sample_scenes import sample_scenes
 
-from tetris import Rules, Streams, published, rollout
+from tetris import Lookahead, Rules, Streams, play_game, published, rollout
 from tetris.commands import watch
 from tetris.record.replay import Replay
 from tetris.view.images import PALETTE, frame
@@ -54,6 +54,7 @@ def test_a_game_is_the_one_that_is_rolled_out(
     assert (replay.lines, replay.games) == (played.lines.item(), played.games.item())
     assert (replay.rules, replay.seed, replay.stream) == (rules, 7, 0)
     assert replay.controller == published("bcts")
+    assert replay.lookahead == lookahead
 
 
 def test_the_errors_of_a_script_leave_out_lines_of_progress(
@@ -163,6 +164,23 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
     file = recorded(script, tmp_path, *SMALL, "--decisions", 20, "--html", page)
     assert "<title>anywidth</title>" in page.read_text(encoding="utf-8")
     assert len(Replay.load(file).placements) == 20
+
+
+def test_a_replay_keeps_its_lookahead(script: Script, tmp_path: Path) -> None:
+    file = recorded(script, tmp_path, *SMALL, "--decisions", 3, "--pieces-known", 2)
+    capitals = file.rename(tmp_path / "GAME.JSON")
+    page = tmp_path / "a.html"
+    again = recorded(script, tmp_path, capitals, "--html", page)
+    assert again.read_bytes() == capitals.read_bytes()
+    assert '"lookahead":"preview"' in page.read_text(encoding="utf-8")
+    game = play_game("bcts", most_pieces=2, lookahead="preview")
+    assert game.replay().lookahead is Lookahead.PREVIEW
+
+
+def test_an_evolution_has_no_other_options(script: Script, tmp_path: Path) -> None:
+    ended = script("watch_tetris", tmp_path, "--evolution", tmp_path / "a.gif", *SMALL)
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert "--evolution shows a run in its own game: expected no other option" in ended.err
 
 
 def test_a_fumen_is_written_and_watched(script: Script, tmp_path: Path) -> None:
