@@ -90,14 +90,15 @@ def _shipped() -> tuple[dict[str, Any], ...]:
     return tuple({**score, "measured": content["measured"]} for score in content["scores"])
 
 
-def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
-    """Return the package's score of a published controller by these rules; None if it has none.
+def published_score(name: str, rules: Rules, lookahead: Lookahead) -> dict[str, Any] | None:
+    """Return the package's score of a published controller in a game; None if it has none.
 
     Its entry ``measured`` has the commit, the date and the machine.
     """
-    game = name, rules.board, rules.rule, rules.pieces
+    game = name, rules.board, rules.rule, rules.pieces, lookahead
     for score in _shipped():
-        if (score["controller"], score["board"], score["rule"], score["pieces"]) == game:
+        settings = [score[key] for key in ("controller", "board", "rule", "pieces")]
+        if (*settings, Lookahead.from_dict(score)) == game:
             return dict(score)
     return None
 
@@ -131,9 +132,7 @@ def compare(
     """
     yield _score(trial, decisions, check).to_dict()
     for name in REFERENCES:
-        shipped = None  # The package only has scores without a lookahead.
-        if trial.lookahead is Lookahead.NONE:
-            shipped = published_score(name, trial.rules)
+        shipped = published_score(name, trial.rules, trial.lookahead)
         reference = replace(trial, label=name, controller=published(name))
         yield shipped or _score(reference, decisions, check).to_dict()
 

@@ -131,21 +131,23 @@ def seedless(run: RunRecord) -> str:
 
 def with_distinct_names(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """Return runs; a number is added to a name that several of them have."""
-    all_names = [run.name for run in runs]
+    taken = [run.name for run in runs]
     distinct = []
-    for index, run in enumerate(runs, start=1):
+    for run in runs:
         name = run.name
-        if all_names.count(name) > 1:
-            name = f"{name} ({all_names[:index].count(name)})"
+        if taken.count(name) > 1:
+            numbered_names = (f"{run.name} ({number})" for number in itertools.count(1))
+            name = next(name for name in numbered_names if name not in taken)
+            taken.append(name)
         distinct.append(replace(run, name=name))
     return distinct
 
 
 def dt20_score(run: RunRecord, board_name: str) -> float | None:
-    """Return the lines per game of dt20 on a board by the rules of the run; None if unknown."""
+    """Return the lines per game of dt20 in the game of the run on a board; None if unknown."""
     width, height = map(int, board_name.split("x"))
     rules = replace(run.recipe.rules, width=width, height=height)
-    score = published_score(BEST_PUBLISHED, rules)
+    score = published_score(BEST_PUBLISHED, rules, run.recipe.lookahead)
     return score["lines_per_game"] if score else None
 
 
@@ -203,10 +205,17 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
     """
     games: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
     for label, score in scored:
-        lookahead = Lookahead.from_dict(score).phrase
-        game = (score["board"], score["rule"], score["pieces"], lookahead)
-        games.setdefault(game, []).append((label, score))
+        games.setdefault(game_of(score), []).append((label, score))
     return [_score_table(game, rows) for game, rows in games.items()]
+
+
+def game_of(score: Score) -> tuple[str, str, str, str]:
+    """Return the board, rule, pieces and phrase of the lookahead of a score.
+
+    Only scores for which these are equal can be compared.
+    """
+    lookahead = Lookahead.from_dict(score).phrase
+    return score["board"], score["rule"], score["pieces"], lookahead
 
 
 def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Score]]) -> Table:

@@ -181,24 +181,35 @@ def _verdict(run: RunRecord) -> str | None:
 
 
 def _comparison(runs: Sequence[RunRecord]) -> str:
-    """Return a text that lists the runs by their scores on the board of the first run.
+    """Return a text that lists the runs by their scores in the game of the first run.
 
-    The run with the best score comes first.
+    The run with the best score comes first. It is called the best one only if every run has a
+    mean. Runs with scores of other games, such as those with other pieces, are only named.
     """
-    board = runs[0].recipe.board
-    lines_per_game = {}  # By the name of the run.
+    recipe = runs[0].recipe
+    game = (recipe.board, recipe.rule, recipe.pieces, recipe.lookahead.phrase)
+    means = {}  # By the name of the run; None if no game ended.
+    texts = {}
+    lower_bounds = {}
+    others = []
     for run in runs:
-        # A run may have two scores on the board: a played one, then an estimate. Use the last.
+        # A run may have two scores of the game: a played one, then an estimate. Use the last.
         for score in run.scores:
-            if (score["controller"], score["board"]) == (LEARNED, board):
-                # If no game ended, there is no mean, only the lower end of the interval.
-                lower_bound, _ = score["ci95"]
-                lines_per_game[run.name] = score["lines_per_game"] or lower_bound
-    if not lines_per_game:
+            if score["controller"] == LEARNED and data.game_of(score) == game:
+                mean = score["lines_per_game"]
+                means[run.name] = mean
+                texts[run.name] = interval_text(score) if mean is None else format_lines(mean)
+                lower_bounds[run.name], _ = score["ci95"]
+        if run.scores and run.name not in means:
+            others.append(run.name)
+    if not means:
         return "Training runs compared"
-    best_first = sorted(lines_per_game, key=lambda name: -lines_per_game[name])
-    scores = ", ".join(f"{name} {format_lines(lines_per_game[name])}" for name in best_first)
-    return f"Best: {best_first[0]}. Lines per game on {board}: {scores}"
+    best_first = sorted(means, key=lambda name: -(means[name] or lower_bounds[name]))
+    scores = ", ".join(f"{name} {texts[name]}" for name in best_first)
+    text = f"Lines per game on {recipe.board}: {scores}"
+    if None not in means.values():
+        text = f"Best: {best_first[0]}. {text}"
+    return f"{text}; another game: {', '.join(others)}" if others else text
 
 
 def _badge(run: RunRecord) -> str:

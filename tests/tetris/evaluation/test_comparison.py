@@ -85,7 +85,7 @@ def test_published_scores_come_with_the_package_for_the_boards_of_the_literature
         Rules(10, 10, clear_on_overflow=True),
         Rules(10, 10, pieces="bag"),
     ):
-        assert published_score("dt20", rules) is None
+        assert published_score("dt20", rules, Lookahead.NONE) is None
 
 
 def test_published_scores_are_those_of_the_result_file() -> None:
@@ -94,7 +94,7 @@ def test_published_scores_are_those_of_the_result_file() -> None:
     )
     for measured in result["data"]["measurements"]:
         rules = Rules(*Rules.parse_board(measured["board"]))
-        found = published_score(measured["controller"], rules)
+        found = published_score(measured["controller"], rules, Lookahead.NONE)
         assert found is not None
         assert found["measured"]["commit"] == result["commit"]
         names = ("lines_per_game", "ci95", "games", "lines", "decisions", "seed")

@@ -14,7 +14,8 @@ import pytest
 from elements import Elements
 from sample_runs import make_run
 
-from tetris.report.data import recorded_game, weight_bars
+from tetris import LinearController
+from tetris.report.data import dt20_score, recorded_game, weight_bars, with_distinct_names
 from tetris.report.page import report_page
 from tetris.training.run_folder import RunRecord, load_run
 from tetris.view import replay_page
@@ -42,6 +43,13 @@ def rows(page: str, label: str) -> list[list[str]]:
         ]
         for row in found[1].split("</tr>")[:-1]
     ]
+
+
+def scored(run: RunRecord, **changes: Any) -> LinearController:
+    """Return the controller of a run with other settings in its scores."""
+    scores = [{**score, **changes} for score in run.scores]
+    provenance = {**run.controller.provenance, "score": scores}
+    return replace(run.controller, provenance=provenance)
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +173,13 @@ def test_a_comparison_opens_with_the_best_run_and_the_curve_has_the_score(
     page = report_page([worse, better])
     assert "<h1>Best: b. Lines per game on 10x10: b 9,000, a 4,748</h1>" in page
     assert [values["score"] for values in chart_data(page)["runs"]] == [None, [9.0, 8.0, 10.0]]
+    endless = {**better_score, "lines_per_game": None, "ci95": [401.0, None]}
+    bounded = replace(run.controller, provenance={**provenance, "score": [endless]})
+    short = replace(better, name="c", controller=bounded)
+    title = "<h1>Lines per game on 10x10: a 4,748, c &gt; 401; another game: sz, two</h1>"
+    sz = replace(better, name="sz", controller=scored(run, pieces="ZS"))
+    two = replace(better, name="two", controller=scored(run, pieces_known=2))
+    assert title in report_page([worse, short, sz, two])
 
 
 def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(
@@ -187,12 +202,22 @@ def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(
     assert "differ only in the seed" not in page
 
 
+def test_the_score_of_dt20_is_that_of_the_same_lookahead(run: RunRecord) -> None:
+    scores = []
+    for pieces_known in (1, 2):
+        recipe = replace(run.recipe, pieces_known=pieces_known)
+        scores.append(dt20_score(replace(run, recipe=recipe), "10x10"))
+    assert scores == [pytest.approx(4000, rel=0.5), None]
+
+
+def test_a_number_makes_no_name_that_another_run_has(run: RunRecord) -> None:
+    runs = [run, replace(run, name="mine (1)"), run]
+    names = ["mine (2)", "mine (1)", "mine (3)"]
+    assert [each.name for each in with_distinct_names(runs)] == names
+
+
 def test_scores_of_those_who_know_the_next_piece_stand_apart(run: RunRecord) -> None:
-    provenance = {
-        **run.controller.provenance,
-        "score": [{**each, "pieces_known": 2} for each in run.scores],
-    }
-    known = replace(run, controller=replace(run.controller, provenance=provenance))
+    known = replace(run, controller=scored(run, pieces_known=2))
     for runs in ([run, known], [known, run]):
         page = report_page(runs)
         label = "Board 10x10, published rule, pieces uniform"
