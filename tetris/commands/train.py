@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from kernels.support import ranks
-from kernels.support.files import write_text
+from kernels.support.files import write_bytes
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
 from tetris import LinearController
@@ -137,14 +137,17 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
         new_recipe = recipe if is_new else None
         stack.enter_context(folder.claimed(new_recipe))
         if "note" in options:
-            write_text(folder.note, options.note + "\n")
+            # The bytes of the command line, which need not be UTF-8.
+            write_bytes(folder.note, os.fsencode(options.note + "\n"))
     if not is_new:
         if ranks.broadcast(lambda: is_finished(folder, recipe)):
             total = recipe.total_generations
-            print(
-                f"{printable(folder.path)} is finished: all {total} generations are trained, "
-                "and the scores are measured"
-            )
+            text = f"{printable(folder.path)} is finished: all {total} generations are trained"
+            if recipe.score_decisions:
+                text += ", and the scores are measured"
+            print(text)
+            if is_first_rank and not folder.report.exists():
+                report(folder)
             return None
         # The other ranks get the restored state when the training begins.
         ranks.broadcast(lambda: restore(training))
@@ -230,11 +233,23 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
 
 
 def restore(training: Training) -> None:
-    """Restore the newest usable checkpoint, if any, and print notes on damaged ones."""
-    if any(training.folder.checkpoints.glob("checkpoint-*.json")):
+    """Restore the newest usable checkpoint, if any, and print notes on damaged ones.
+
+    Raises:
+        ValueError: If a line of the metrics is damaged or missing. No report could be written
+            after the training then.
+    """
+    folder = training.folder
+    if any(folder.checkpoints.glob("checkpoint-*.json")):
         for problem in training.trainer.resume():
             note(f"skipped {problem}")
-    training.metrics.restore(training.optimizer.generation)
+    generation = training.optimizer.generation
+    lines = training.metrics.restore(generation)
+    if len(lines) < generation:
+        raise ValueError(
+            f"{folder.metrics}: expected lines of {generation} generations, got {len(lines)}; "
+            f"without the folder {folder.checkpoints} the run begins again"
+        )
 
 
 def announce(training: Training) -> None:
@@ -433,7 +448,10 @@ def command_for(
 
     If the user gave the option ``--feature-header``, the command line repeats it.
     """
-    words = [*arguments, str(folder.path)]
+    path = str(folder.path)
+    if path.startswith("-"):  # The command would take it for an option.
+        path = f"./{path}"
+    words = [*arguments, path]
     if "feature_header" in options:
         words += ["--feature-header", os.path.relpath(options.feature_header)]
     return f"python -m tetris {name} {shlex.join(words)}"

@@ -155,9 +155,14 @@ class RunFolder:
         return False
 
     def add_start(self, device: str) -> None:
-        """Append a line to the file of starts: when, how and where this process runs."""
-        with named_errors(self.starts), self.starts.open("a") as file:
-            file.write(json.dumps(start_record(device)) + "\n")
+        """Append a line to the file of starts: when, how and where this process runs.
+
+        An incomplete last line, which a full disk or a power cut left, is removed.
+        """
+        with named_errors(self.starts), self.starts.open("a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(json.dumps(start_record(device)).encode() + b"\n")
 
 
 def new_folder(out: Path | None, seed: int) -> RunFolder:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from sample_runs import TINY, metrics_of
 
 from tetris import LinearController
+from tetris.commands.train import command_for
 from tetris.evaluation import comparison
 from tetris.training import objective, training
 from tetris.training.run_folder import RunFolder
@@ -145,11 +147,14 @@ def test_finished_run_says_so(script: Script, tmp_path: Path, decisions: int) ->
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
     ended = script("train_tetris", "--resume", tmp_path / "a")
     assert (ended.status, ended.err) == (0, "")
-    assert ended.out.startswith(f"{tmp_path / 'a'} is finished: all 5 generations")
+    scored = ", and the scores are measured" if decisions else ""
+    assert ended.out == f"{tmp_path / 'a'} is finished: all 5 generations are trained{scored}\n"
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
-    noted = script("train_tetris", "--resume", tmp_path / "a", "--note", "wide #keep")
+    (tmp_path / "a" / "report.html").unlink()
+    noted = script("train_tetris", "--resume", tmp_path / "a", "--note", "wide \udcff #keep")
     assert noted.status == 0
-    assert (tmp_path / "a" / "note.txt").read_text() == "wide #keep\n"
+    assert (tmp_path / "a" / "note.txt").read_bytes() == b"wide \xff #keep\n"
+    assert "<b>#keep</b>" in (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
 
 
 def test_time_limit_ends_a_run_that_can_be_resumed(
@@ -169,6 +174,11 @@ def test_time_limit_ends_a_run_that_can_be_resumed(
 
     assert script("train_tetris", "--resume", folder, "--time-limit", 1000).status == 0
     assert _is_the_same(folder, whole)
+
+
+def test_a_printed_command_takes_no_folder_for_an_option() -> None:
+    command = command_for(RunFolder(Path("-a")), Namespace(), "train", "--resume")
+    assert command == "python -m tetris train --resume ./-a"
 
 
 def test_full_disk_is_one_line_and_the_run_can_go_on(
@@ -196,7 +206,8 @@ def test_damaged_checkpoint_is_passed_over_by_name(
 ) -> None:
     folder = tmp_path / "torn"
     folder.mkdir()
-    (folder / "config.json").write_bytes((whole / "config.json").read_bytes())
+    for name in ("config.json", "metrics.jsonl"):
+        (folder / name).write_bytes((whole / name).read_bytes())
     (folder / "checkpoints").mkdir()
     for number in (3, 4):
         name = f"checkpoints/checkpoint-{number:06d}.json"
@@ -217,6 +228,15 @@ def test_damaged_metrics_are_one_line_and_are_left_alone(script: Script, whole: 
     assert (ended.status, ended.err.count("\n")) == (2, 1)
     assert f"{metrics}: line 1 is damaged" in ended.err
     assert metrics.read_text().startswith("{\n")
+
+
+def test_a_run_without_its_metrics_is_not_resumed(script: Script, whole: Path) -> None:
+    (whole / "controller.json").unlink()
+    metrics = whole / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:3]))
+    ended = script("train_tetris", "--resume", whole)
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert f"{metrics}: expected lines of 5 generations, got 3; without the fo" in ended.err
 
 
 def test_run_in_progress_is_left_alone(script: Script, whole: Path) -> None:

@@ -76,6 +76,8 @@ def test_a_record_tells_command_and_hardware(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
     folder = RunFolder(make_run(tmp_path / "mine"))
+    with folder.starts.open("a") as file:
+        file.write('{"date": "2026-')  # The disk was full.
     with folder.claimed(None):
         assert folder.in_use()
         folder.add_start("cpu")
