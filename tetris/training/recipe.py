@@ -103,15 +103,17 @@ def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
     return stages
 
 
-def cut_to_board(text: str, width: int, height: int) -> str:
-    """Return a curriculum whose boards have another width and at most a given height.
+def fit_to_board(text: str, width: int, height: int) -> str:
+    """Return a curriculum that ends on a board of another size.
 
-    The boards get the width ``width``. Boards that are higher than ``height`` get that height.
+    All boards get the width ``width``. The last board gets the height ``height``, and boards
+    that are higher get it, too.
     """
     stages = []
     for stage in parse_curriculum(text):
         rules = replace(stage.rules, width=width, height=min(stage.rules.height, height))
         stages.append(replace(stage, rules=rules))
+    stages[-1] = replace(stages[-1], rules=Rules(width, height))
     return ",".join(map(str, stages))
 
 
@@ -306,11 +308,14 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     }
     if "board" in requested:
         # The stages of the preset's curriculum have boards of other sizes. Give them the width
-        # of the requested board, and at most its height.
+        # of the requested board, and at most its height. The last stage is on that board.
         width, height = Rules.parse_board(requested["board"])
-        settings["curriculum"] = cut_to_board(settings["curriculum"], width, height)
+        settings["curriculum"] = fit_to_board(settings["curriculum"], width, height)
     for layer in layers:
         settings = _apply_layer(settings, layer)
+        # A layer with all settings, such as the config of a run, leaves nothing of the preset.
+        if layer.keys() >= PRESETS[preset].keys():
+            preset = layer.get("preset", preset)
     if settings["backend"] == AUTO:
         # The optimizer's operators are in the same language as the engine, C++ or CUDA, so that
         # they need no other compiler. With the engine in Python, PyTorch's operators are used.

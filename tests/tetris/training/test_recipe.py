@@ -17,7 +17,7 @@ from tetris.play.splitting import BURN_IN
 from tetris.training.recipe import (
     SPLIT_COST,
     Recipe,
-    cut_to_board,
+    fit_to_board,
     make_recipe,
     parse_curriculum,
     read_settings,
@@ -57,6 +57,8 @@ def test_quick_preset_is_the_same_again_on_another_engine_from_its_config(
     file.write_text(json.dumps(recipe.to_dict()))
     again = asdict(make_recipe("cpu", read_settings(file)))
     assert again == {**asdict(recipe), "device": "cpu"}
+    # Nothing is left of another preset.
+    assert make_recipe("cpu", again, {"preset": "record"}).preset == "quick"
 
 
 def test_a_smaller_gpu_has_its_share_of_streams(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +101,7 @@ def test_later_layer_beats_earlier_beats_preset() -> None:
         ([{"curriculum": "10x10:2:9"}, {"board": "8x9"}], [("10x10", 2, 9)]),
         ([{"decisions": 377}], [("10x10", 8, 377), ("10x20", 20, 377)]),
         ([{"board": "8x12"}], [("8x10", 8, 300), ("8x12", 20, 900)]),
+        ([{"board": "10x24"}], [("10x10", 8, 300), ("10x24", 20, 900)]),
     ],
 )
 def test_layers_make_these_stages(
@@ -145,7 +148,8 @@ def test_a_stage_with_splitting_says_so() -> None:
         (300, True),
     ]
     assert [stage.cost for stage in recipe.stages] == [9, 400 * SPLIT_COST, 300 * SPLIT_COST]
-    assert cut_to_board(recipe.curriculum, 6, 11) == "6x10:2:9,6x11:3:400:split,6x11:1:split"
+    assert fit_to_board(recipe.curriculum, 6, 11) == "6x10:2:9,6x11:3:400:split,6x11:1:split"
+    assert fit_to_board(recipe.curriculum, 6, 24) == "6x10:2:9,6x20:3:400:split,6x24:1:split"
 
 
 @pytest.mark.parametrize("text", ["10x10:0", "10x10:2,", "10x10:2:3:splitting"])
