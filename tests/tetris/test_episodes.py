@@ -68,6 +68,12 @@ def test_chosen_pieces_come_first_and_then_those_of_the_stream() -> None:
             env.reset(seed=7, options=options)
 
 
+def test_an_environment_that_resets_by_itself_has_no_replay() -> None:
+    env = gymnasium.wrappers.Autoreset(gymnasium.make("CemTetris/Tetris-v0"))
+    with pytest.raises(ValueError, match="expected an environment that you reset, got <Auto"):
+        replay_of(env, [0], seed=1)
+
+
 def test_a_piece_that_slides_under_the_stack_keeps_its_row() -> None:
     env = gymnasium.make("CemTetris/Tetris-KeyPress-v0", height=6, gravity=100)
     options = {"board": "XXXX......\nXX........", "pieces": "I"}

@@ -31,7 +31,7 @@ def replay_of(
     resets are repeated, too: those with options, and those during a game.
 
     Args:
-        env: An environment of this package, with or without wrappers.
+        env: An environment of this package, with or without wrappers, but not `Autoreset`.
         actions: The actions of all steps since the reset. For a vector environment they have
             the shape (steps, num_envs).
         seed: The seed of the reset. For a vector environment it can also be a sequence with a
@@ -49,7 +49,7 @@ def replay_of(
     Raises:
         TypeError: If the environment is not from this package.
         ValueError: If the game of a vector environment was reset after the last seed, and
-            there are actions after that reset.
+            there are actions after that reset; or if the environment resets by itself.
     """
     if isinstance(env, TetrisVectorEnv):
         # Play this game alone, in a single environment with the same pieces and board.
@@ -68,6 +68,8 @@ def replay_of(
         return _record(single, played, controller)
     if not isinstance(env.unwrapped, TetrisEnv):
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
+    if env.has_wrapper_attr("autoreset"):
+        raise ValueError(f"expected an environment that you reset, got {env}")
     single = copy.deepcopy(env.unwrapped)
     if options is None:
         options = single.seed_options
