@@ -62,6 +62,7 @@ class ReportServer(ThreadingHTTPServer):
             runs = [self._folder / Path(name).name for name in distinct_names]
             for run in runs:
                 check_own(run)  # It raises if the folder is a link.
+                RunFolder(run).recipe()  # It raises if the folder holds no run.
         version = _version(runs)
         last_version, page = self._last_report
         if version != last_version:

@@ -143,6 +143,7 @@ def test_the_runs_of_a_folder_are_listed_and_those_that_are_named_shown(run: Pat
         assert "2 training runs: mine, other" in ask(server, "/?run=mine&run=other")[2]
         assert ask(server, "/?run=../mine")[0] == 200  # a name, no path
         assert ask(server, "/?run=damaged")[0] == 503
+        assert f"expected a run in {run.parent / 'none'}" in ask(server, "/?run=none")[2]
         server.shutdown()
 
 
