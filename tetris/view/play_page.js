@@ -15,15 +15,26 @@ function showDialog(dialog, element) {
 
 // What a link may say after its #.
 const LINK = {
-  board: /^([4-9]|10)x([4-9]|1\d|2[0-4])$/, rule: /^(published|clear-on-overflow|original)$/, pieces: /^(uniform|bag|[IOTZSJL]{1,7})$/,
-  seed: /^\d{1,20}$/, you: /^\d{1,15}$/, agent: /^\d{1,15}$/, by: /./,
+  board: /^([4-9]|10)x([4-9]|1\d|2[0-4])$/, rule: /^(published|clear-on-overflow|original)$/,
+  pieces: { test: canonicalPieces }, seed: { test: (text) => /^\d{1,20}$/.test(text) && BigInt(text) < 2n ** 64n },
+  you: /^\d{1,15}$/, agent: /^\d{1,15}$/, by: /./,
 };
+
+/** The pieces of a link as `_canonical_pieces` in tetris/game/rules.py; empty if they are not valid. */
+function canonicalPieces(text) {
+  if (/^(uniform|bag)$/i.test(text)) return text.toLowerCase();
+  const letters = [...LETTERS].filter((letter) => text.toUpperCase().includes(letter)).join("");
+  if (letters.length < text.length) return ""; // an unknown letter, or one that is there twice
+  return letters === LETTERS ? "uniform" : letters;
+}
 
 /** The values of the page's link, and what is wrong with it, or nothing. */
 function readLink() {
   const link = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   const name = Object.keys(link).find((key) => !LINK[key]?.test(link[key]));
-  return name ? [{}, `The link cannot be read (${name}=${link[name]}): here are other pieces.`] : [link, ""];
+  if (name) return [{}, `The link cannot be read (${name}=${link[name]}): here are other pieces.`];
+  if (link.pieces) link.pieces = canonicalPieces(link.pieces);
+  return [link, ""];
 }
 
 class Race {

@@ -2,22 +2,37 @@
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 500, 2000];
 const REASONS = 12; // features that are shown
+const VERSION = 2; // of replays, as in tetris/record/replay.py
 const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
+
+/** Whether the text of a replay has its digest, as `_digest` in tetris/record/replay.py: true where the browser cannot tell. */
+async function isWhole(text, digest) {
+  if (!crypto.subtle || !JSON.rawJSON) return true; // Without rawJSON, `source` is unknown, too.
+  const sorted = JSON.parse(text, (key, value, { source }) => {
+    if (source !== undefined) return source;
+    if (Array.isArray(value)) return `[${value}]`;
+    if (!key) delete value.digest;
+    return `{${Object.keys(value).sort().map((name) => `"${name}":${value[name]}`)}}`;
+  });
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(sorted)));
+  return digest === `sha256:${[...hash].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
 
 /** A stream of games, played by the engine: the board before placement `index`, which can be any, and the counts up to there. */
 class Games {
-  /** Plays placements by their numbers, or where there are none so many that the controller chooses; `after`: the piece after them. */
-  constructor(engine, { width, height, rule, boards = {}, landings = {} }, numbers, count, after) {
+  /** Plays placements by their numbers, or where there are none what the controller chooses for the pieces of `others`. */
+  constructor(engine, { width, height, rule, boards = {}, landings = {}, after }, numbers, others) {
     Object.assign(this, { width, size: width * (height + HEADROOM) });
     // The placements of all pieces; the number of a placement is its index.
     const all = engine.parts.shapes.flatMap((shape) =>
       Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
-    const piece = (t) => all[numbers?.[t]]?.shape.piece ?? after ?? engine.piece(t);
+    const shown = numbers ? Array.from(numbers, (number) => all[number]) : others;
+    const piece = (t) => shown[t]?.shape.piece ?? after ?? engine.piece(t);
     const columns = new Uint32Array(10); // bit y of a column is row y
-    this.placements = Array.from({ length: count }, (_, t) => {
-      const board = numbers && boards[t]; // its rows, if placement t begins on another board than the last one left
+    this.placements = shown.map((placed, t) => {
+      const board = (numbers || !t) && boards[t]; // its rows, if placement t begins on another board than the last one left
       if (board) columns.forEach((_, c) => { columns[c] = board.reduce((bits, row, y) => bits | (row >> c & 1) << y, 0); });
-      const chosen = numbers ? all[numbers[t]] : engine.choose(columns, piece(t), piece(t + 1));
+      const chosen = numbers ? placed : engine.choose(columns, piece(t), piece(t + 1));
       const slid = numbers ? landings[t] : undefined; // the row of a piece that did not fall straight down
       const landed = slid === undefined ? engine.land(columns, chosen, piece(t + 1)) : rest(columns, { width, height, rule }, chosen, slid);
       return { ...chosen, ...landed, board };
@@ -84,15 +99,16 @@ class TetrisPlayer extends HTMLElement {
   async load() {
     const parts = JSON.parse(document.getElementById("tetris-engine").textContent);
     const { instance } = await WebAssembly.instantiate(await unpack(parts.wasm));
-    this.engine = new Engine({ ...parts, lookahead: this.replay.lookahead }, instance);
-    const numbers = await unpack(this.replay.placements);
-    this.begin(this.replay, numbers, numbers.length, this.replay.after);
+    this.engine = new Engine(parts, instance);
+    this.begin(this.replay, await unpack(this.replay.placements));
   }
 
   /** Plays a replay, or without numbers of placements what its controller does; see `Games`. */
-  begin(replay, numbers, count, after) {
+  begin(replay, numbers) {
+    this.engine.parts.lookahead = replay.lookahead;
     this.engine.prepare(replay, replay.controller ?? { features: "holes", weights: [-1] });
-    Object.assign(this, { replay, count, games: new Games(this.engine, replay, numbers, count, after) });
+    const games = new Games(this.engine, replay, numbers, this.games?.placements);
+    Object.assign(this, { replay, games, count: games.placements.length });
     this.drawHeights();
     this.find("h2").textContent = this.replay.title;
     this.find(".rules").textContent = this.replay.subtitle;
@@ -137,20 +153,23 @@ class TetrisPlayer extends HTMLElement {
 
   /** Shows a replay, or how a controller plays the pieces of the one that is shown: files of this package. */
   async take(file) {
-    const given = await file.text().then(JSON.parse).catch(() => ({})), isReplay = given.format === "cem-tetris-replay";
-    const { rules, seed, controller = null } = isReplay ? given : { controller: given };
+    const [given, text] = await file.text().then((text) => [JSON.parse(text), text]).catch(() => [{}, ""]);
+    const isReplay = given.format === "cem-tetris-replay";
+    const { rules, seed, lookahead = "none", controller = null } = isReplay ? given : { controller: given };
     const rule = rules && RULES[rules.original ? 2 : Number(rules.clear_on_overflow)];
     const { boards = {}, landings = {} } = isReplay ? given : this.replay;
-    const replay = { ...this.replay, ...(rules ? { ...rules, rule, seed: String(seed ?? 0) } : {}), controller, boards, landings };
-    const wrong = controller && this.engine.complaint(controller, replay);
+    const game = rules && { ...rules, rule, seed: String(seed ?? 0), lookahead, after: undefined };
+    const replay = { ...this.replay, ...game, controller, boards, landings };
+    const isRefused = isReplay && (given.version !== VERSION || !await isWhole(text, given.digest));
+    const wrong = isRefused ? `Expected a replay of version ${VERSION} that was not edited.`
+      : controller && this.engine.complaint(controller, replay);
     if (wrong) {
       this.find(".rules").textContent = isReplay ? wrong : `Neither a replay nor a controller for this board: ${wrong}`;
       return;
     }
     replay.title = controller?.name ?? file.name.replace(/\.json$/, "");
     replay.subtitle = `${replay.width}x${replay.height} board, ${replay.rule} rule, pieces ${replay.pieces}`;
-    const numbers = isReplay ? await unpack(given.placements) : null;
-    this.begin(replay, numbers, numbers?.length ?? Math.max(this.count, 1000));
+    this.begin(replay, isReplay ? await unpack(given.placements) : null);
   }
 
   /** Why the controller put the piece there. */

@@ -307,11 +307,17 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(
     assert f"A friend cleared {lines} line" in page.evaluate(
         "document.querySelector('#challenge').textContent"
     )
-    page.open("about:blank")
-    page.open(f"{link.partition('#')[0]}#seed=1&you=x", "globalThis.race")
-    assert page.evaluate("document.querySelector('.wrong').textContent").startswith(
-        "The link cannot be read (you=x)"
-    )
+    address, _, _ = link.partition("#")
+    for pieces in ("zs", "JLSZTOI"):
+        page.open("about:blank")
+        page.open(f"{address}#pieces={pieces}&seed={SEED}", "globalThis.race")
+        assert page.evaluate("race.rules.pieces") == Rules(pieces=pieces).pieces
+    for wrong in ("pieces=SSZ", f"seed={1 << 64}", "you=x"):
+        page.open("about:blank")
+        page.open(f"{address}#{wrong}", "globalThis.race")
+        assert page.evaluate("document.querySelector('.wrong').textContent").startswith(
+            f"The link cannot be read ({wrong})"
+        )
     assert page.evaluate("document.querySelector('#challenge').textContent") == ""
 
 

@@ -15,7 +15,7 @@ import gymnasium
 import pytest
 from chromium import Page
 
-from tetris import LinearController, Rules, published
+from tetris import LinearController, Lookahead, Rules, play_game, published
 from tetris.envs import replay_of
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
@@ -64,6 +64,9 @@ def test_nothing_to_play_is_an_error() -> None:
 
 
 READY = "document.querySelector('tetris-player')?.board"
+DROP = "document.querySelector('tetris-player').take(new File([%s], 'x.json'))"
+PLACED = """document.querySelector('tetris-player').games.placements.map(
+    ({shape: {piece, turn}, column}) => [piece, turn, column])"""
 STATE = """(() => {
   const player = document.querySelector("tetris-player");
   const part = (name) => player.shadowRoot.querySelector(name);
@@ -182,21 +185,54 @@ def test_a_dropped_controller_plays_and_a_dropped_replay_is_shown(
     file.write_text(player_page(recorded()), encoding="utf-8")
     page.open(file, "document.querySelector('tetris-player')?.board")
     counts = "(({games}) => { games.goTo(%d); return [games.state.lines, games.state.games]; })"
-    drop = "document.querySelector('tetris-player').take(new File([%s], 'x.json'))"
     other = recorded(rules, 60, "mine")
-    page.evaluate(drop % json.dumps(json.dumps(other.to_dict())))
+    page.evaluate(DROP % json.dumps(json.dumps(other.to_dict())))
     numbers = placement_numbers(rules.width)
-    shown = """document.querySelector('tetris-player').games.placements.map(
-        ({shape: {piece, turn}, column}) => [piece, turn, column])"""
-    assert [numbers[tuple(each)] for each in page.evaluate(shown)] == list(other.placements)
+    assert [numbers[tuple(each)] for each in page.evaluate(PLACED)] == list(other.placements)
     player = "(document.querySelector('tetris-player'))"
     before_last = Replay.of(islice(other.after_states(), 59), rules, 4, 0)
     assert page.evaluate(counts % 59 + player) == [before_last.lines, before_last.games]
-    page.evaluate(drop % json.dumps(json.dumps(bcts.to_dict())))
-    played = islice(play(PieceStream(rules, 4, 0), bcts.player(rules), rules), 1000)
+    page.evaluate(DROP % json.dumps(json.dumps(bcts.to_dict())))
+    played = islice(play(PieceStream(rules, 4, 0), bcts.player(rules), rules), 60)
     expected = Replay.of(played, rules, 4, 0, bcts)
-    assert [numbers[tuple(each)] for each in page.evaluate(shown)] == list(expected.placements)
-    page.evaluate(drop % "'{}'")
+    assert [numbers[tuple(each)] for each in page.evaluate(PLACED)] == list(expected.placements)
+    page.evaluate(DROP % "'{}'")
     assert "Neither a replay nor a controller" in page.evaluate(
         "document.querySelector('tetris-player').shadowRoot.querySelector('.rules').textContent"
     )
+
+
+@pytest.mark.parametrize("options", [{"stream": 3}, {"pieces": "TSZJIOL" * 9, "board": "X.XX"}])
+def test_a_dropped_controller_plays_the_pieces_and_the_board_of_the_replay(
+    options: dict[str, Any], tmp_path: Path, browser_page: Page
+) -> None:
+    rules = Rules(4, 8)
+    played = play_game("anywidth", rules=rules, **options)
+    (tmp_path / "page.html").write_text(player_page(played.replay()), encoding="utf-8")
+    browser_page.open(tmp_path / "page.html", READY)
+    dropped = LinearController("holes, max_height", (-1.0, -1.0), rules)
+    browser_page.evaluate(DROP % json.dumps(json.dumps(dropped.to_dict())))
+    expected = play_game(dropped, rules=rules, **options)
+    placed = [[step.piece, step.orientation, step.column] for step in expected.steps]
+    count = min(len(expected.steps), len(played.steps))
+    assert count > 5
+    assert browser_page.evaluate(PLACED)[:count] == placed[:count]
+
+
+def test_a_dropped_replay_is_whole_and_has_its_lookahead(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    (tmp_path / "page.html").write_text(player_page(recorded()), encoding="utf-8")
+    browser_page.open(tmp_path / "page.html", READY)
+    part = "document.querySelector('tetris-player')"
+    shown = f"[{part}.shadowRoot.querySelector('.rules').textContent, {part}.engine.lookahead]"
+    values = replace(recorded(count=20), lookahead=Lookahead.PREVIEW).to_dict()
+    for edited in ({**values, "lines": values["lines"] + 1}, {**values, "version": 3}):
+        browser_page.evaluate(DROP % json.dumps(json.dumps(edited)))
+        refusal = "Expected a replay of version 2 that was not edited."
+        assert browser_page.evaluate(shown) == [refusal, 0]
+    browser_page.evaluate(DROP % json.dumps(json.dumps(values, indent=2)))
+    assert browser_page.evaluate(shown) == [
+        "6x6 board, clear-on-overflow rule, pieces uniform",
+        1,
+    ]
