@@ -183,8 +183,8 @@ def _verdict(run: RunRecord) -> str | None:
 def _comparison(runs: Sequence[RunRecord]) -> str:
     """Return a text that lists the runs by their scores in the game of the first run.
 
-    The run with the best score comes first. It is called the best one only if every run has a
-    mean. Runs with scores of other games, such as those with other pieces, are only named.
+    The run with the best score comes first. It is called the best one only if it has rivals,
+    and all of them have a mean. Runs with scores of other games are only named.
     """
     recipe = runs[0].recipe
     game = (recipe.board, recipe.rule, recipe.pieces, recipe.lookahead.phrase)
@@ -207,7 +207,7 @@ def _comparison(runs: Sequence[RunRecord]) -> str:
     best_first = sorted(means, key=lambda name: -(means[name] or lower_bounds[name]))
     scores = ", ".join(f"{name} {texts[name]}" for name in best_first)
     text = f"Lines per game on {recipe.board}: {scores}"
-    if None not in means.values():
+    if len(means) > 1 and None not in means.values():
         text = f"Best: {best_first[0]}. {text}"
     return f"{text}; another game: {', '.join(others)}" if others else text
 

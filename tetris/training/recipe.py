@@ -311,10 +311,11 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         # of the requested board, and at most its height. The last stage is on that board.
         width, height = Rules.parse_board(requested["board"])
         settings["curriculum"] = fit_to_board(settings["curriculum"], width, height)
+    preset_names = PRESETS[preset].keys()
     for layer in layers:
         settings = _apply_layer(settings, layer)
         # A layer with all settings, such as the config of a run, leaves nothing of the preset.
-        if layer.keys() >= PRESETS[preset].keys():
+        if layer.keys() >= preset_names:
             preset = layer.get("preset", preset)
     if settings["backend"] == AUTO:
         # The optimizer's operators are in the same language as the engine, C++ or CUDA, so that

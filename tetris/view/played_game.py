@@ -3,7 +3,7 @@
 import html
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -139,7 +139,7 @@ def play_game(
         if after_state.game_over:
             break
     steps = tuple(placements)
-    known = player.lookahead
-    if pieces is not None:
-        return PlayedGame(resolved, rules, None, None, steps, rows, known)
-    return PlayedGame(resolved, rules, source.seed, source.stream, steps, rows, known)
+    game = PlayedGame(
+        resolved, rules, source.seed, source.stream, steps, rows, player.lookahead
+    )
+    return game if pieces is None else replace(game, seed=None, stream=None)

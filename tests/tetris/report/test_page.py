@@ -180,6 +180,7 @@ def test_a_comparison_opens_with_the_best_run_and_the_curve_has_the_score(
     sz = replace(better, name="sz", controller=scored(run, pieces="ZS"))
     two = replace(better, name="two", controller=scored(run, pieces_known=2))
     assert title in report_page([worse, short, sz, two])
+    assert "<h1>Lines per game on 10x10: a 4,748; another" in report_page([worse, sz])
 
 
 def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(
