@@ -346,14 +346,14 @@ def test_the_notebook_runs(
     )
     names: dict[str, Any] = {}
     shown = [run_cell(cell, names) for cell in cells()]
-    assert len(shown[0]) == len(names["controller"].weights)
-    assert "PlayedGame of notebook on 6x6" in repr(shown[2])
+    assert len(shown[1]) == len(names["controller"].weights)
+    assert "PlayedGame of notebook on 6x6" in repr(shown[3])
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed] == ["notebook", "dellacherie", "dt20"]
     # Anyone could register a name that is not on the package index yet.
     assert "cem-tetris[" not in NOTEBOOK.read_text()
     kept = [each for cell in cells() for each in cell["outputs"]]
-    assert "<iframe srcdoc=" in shown[2]._repr_html_()
+    assert "<iframe srcdoc=" in shown[3]._repr_html_()
     assert [each["output_type"] for each in kept if "text/html" in each.get("data", ())] == [
         "execute_result"
     ]

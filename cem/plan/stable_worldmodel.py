@@ -1,7 +1,7 @@
 """A solver of stable-worldmodel that plans by `cem.Planner`.
 
 `WorldModelPolicy` of https://github.com/galilai-group/stable-worldmodel accepts it in place of
-its own `CEMSolver`. Install it by pip install "cem-tetris[worldmodel]".
+its own `CEMSolver`. Install it by pip install -e ".[worldmodel]".
 """
 
 import math

@@ -1,7 +1,7 @@
 """A planner of TorchRL that plans by `cem.Planner`.
 
 It replaces `torchrl.modules.CEMPlanner`, the actor for an environment with a known model.
-Install it by pip install "cem-tetris[worldmodel]".
+Install it by pip install -e ".[worldmodel]".
 """
 
 import math

@@ -137,7 +137,7 @@ def load_numba() -> str:
         # Compile and launch an empty kernel, to find out whether the GPU can be used.
         cuda.jit(lambda: None)[1, 1]()
     except Exception as error:  # A broken installation may raise any error.
-        remedy = f"run pip install 'cem-tetris[prototype]', or set {_SIMULATOR_VARIABLE}=1"
+        remedy = f"run pip install -e '.[prototype]', or set {_SIMULATOR_VARIABLE}=1"
         raise Unavailable(f"Numba does not work ({one_line(error)}): {remedy}") from error
     return f"{torch.cuda.get_device_name()}, numba {numba.__version__}"
 

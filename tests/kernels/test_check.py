@@ -127,7 +127,7 @@ def test_without_numba_the_prototype_is_skipped(monkeypatch: pytest.MonkeyPatch)
     found = walk(CASE)["Numba kernel"]
 
     assert found.result == "absent"
-    assert "pip install 'cem-tetris[prototype]'" in found.note
+    assert "pip install -e '.[prototype]'" in found.note
 
 
 @no_gpu
