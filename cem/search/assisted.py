@@ -190,7 +190,7 @@ class ModelAssisted:
         self._budget = budget
         self._model = QuadraticModel(optimizer.dim)
         self._path = path
-        # The values of candidates by their bytes. A candidate with integers may be drawn again.
+        # The values of candidates by their bytes: integers may be drawn again.
         self._values: dict[bytes, float] = {}
         for known in path:
             self._model.add(known.point, known.value)

@@ -13,7 +13,6 @@ import numpy as np
 _POINTS_PER_COEFFICIENT = 1.1  # the least number that determines a model
 _NEWEST = 1.5  # the points that are used, per coefficient of the full model
 _SINGULAR = 1e-12  # a pivot that is smaller, relative to the largest one, counts as 0
-_REACH = 3.0  # the standard deviations from the center within which integers are changed
 _MOST_CHANGES = 200  # changes of single integers from one point
 _WEIGHT_OF_BEST = 20.0  # the weight of the best point; that of the worst is 1.0
 
@@ -152,14 +151,16 @@ class QuadraticModel:
         """Return the point after changes of single integers by 1 that lower its prediction.
 
         After each change, the other parameters move to where the model is lowest for these
-        integers. All remain near the center, as the model was fitted there.
+        integers. All remain near the center, where the model was fitted.
 
         Args:
             point: The first point, shape (d,), with integers and within the bounds.
             is_integer: Which parameters are integers, shape (d,).
-            low, high: The bounds of each parameter, numbers or of shape (d,).
+            low: The lower bounds, a number or of shape (d,).
+            high: The upper bounds.
         """
-        reach = _REACH * np.linalg.norm(np.linalg.inv(self._inverse), axis=1)
+        # A standard deviation of the search, and at least the next integer.
+        reach = np.linalg.norm(np.linalg.inv(self._inverse), axis=1)
         reach = np.where(is_integer, np.maximum(reach, 1.0), reach)
         low = np.maximum(low, np.minimum(self._center - reach, point))
         high = np.minimum(high, np.maximum(self._center + reach, point))
