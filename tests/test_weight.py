@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 58_870,
-    ("tetris", PYTHON): 50_090,
-    ("tetris", NATIVE): 56_700,
+    ("cem", PYTHON): 59_770,
+    ("tetris", PYTHON): 50_375,
+    ("tetris", NATIVE): 56_975,
     ("kernels", PYTHON): 19_806,
     ("kernels", NATIVE): 46_617,
     ("scripts", PYTHON): 31_615,
-    ("tests", PYTHON + NATIVE): 142_460,
+    ("tests", PYTHON + NATIVE): 144_540,
 }
 WORDS = 22_000  # of README and docs
 

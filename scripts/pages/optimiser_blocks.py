@@ -23,6 +23,7 @@ lq-CMA-ES, alone or after SLSQP.""",
 the same targets, reached by a candidate's value without the noise.""",
     "bbob-constrained": """54 functions of {link}, with 1 to 9 + 9 dim / 2 constraints: \
 the same targets, reached by feasible candidates.""",
+    "bbob-mixint-few": "With few evaluations, other instances.",
     "bbob-mixint": """24 functions of {link}, \
 with equally many parameters of 2, 4, 8, 16 and any values: {targets}.""",
 }
@@ -216,6 +217,7 @@ _OMITTED_SEARCHES = {
     "bbob": ("cmaes_cma", "differential_evolution", "optuna_tpe"),
     "bbob-few": ("cem", "dual_annealing", "pycma_bipop"),
     "bbob-noisy": ("pycma_noise",),
+    "bbob-mixint-few": ("cem",),
 }
 """Searches that are far behind, or that another table has, by suite."""
 
