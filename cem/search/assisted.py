@@ -242,7 +242,8 @@ class ModelAssisted:
             drawn: The candidates that the optimizer drew, shape (N, d).
             number: The number of the generation, from 0.
         """
-        candidates = torch.as_tensor(drawn).double().numpy().copy()
+        # The sum turns -0.0 into 0.0: equal candidates have equal bytes.
+        candidates = torch.as_tensor(drawn).double().numpy() + 0.0
         values = np.full(len(candidates), math.nan)  # NaN: not evaluated yet
         points = self._problem.points_of(candidates)
         best = min(self._path, key=lambda known: known.value, default=None)
@@ -284,7 +285,7 @@ class ModelAssisted:
             ends = _ends_of(self._problem.optimizer)
             minimum = self._model.descend_integers(minimum[0], is_integer, *ends)[None]
             minimum = self._problem.candidates_at(minimum)
-        population.candidates[worst] = minimum[0]
+        population.candidates[worst] = minimum[0] + 0.0
         population.points[worst] = self._problem.points_of(minimum)[0]
 
     def _evaluate_until_trusted(self, population: Generation) -> None:
