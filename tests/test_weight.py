@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 59_771,
+    ("cem", PYTHON): 59_860,
     ("tetris", PYTHON): 50_375,
     ("tetris", NATIVE): 56_975,
     ("kernels", PYTHON): 19_806,
     ("kernels", NATIVE): 46_617,
     ("scripts", PYTHON): 31_615,
-    ("tests", PYTHON + NATIVE): 144_540,
+    ("tests", PYTHON + NATIVE): 144_640,
 }
 WORDS = 22_000  # of README and docs
 

@@ -67,7 +67,7 @@ class Reason(str, Enum):
     FAILED = "failed", "every candidate of the last generations failed", Then.RESTART
     BUDGET = (
         "budget",
-        "the budget of evaluations is spent",
+        "the budget of evaluations is spent, or that of the last restart",
         Then.RESTART,
     )  # The budget of one search.
     RESTARTS_AGREE = "restarts_agree", "restarts found the same", Then.END

@@ -24,6 +24,7 @@ from cem.run.evaluator import Evaluator
 from cem.run.stopping import StopRequest
 from cem.search.assisted import begin_with_descent, first_problem
 from cem.search.history import History
+from cem.search.noise import CHECK
 from cem.search.plan import Plan, Start
 from cem.search.restarts import Agreement, Attempt, Ended
 from cem.search.result import Result, best_search, build_result
@@ -78,7 +79,7 @@ def run(plan: Plan) -> Result[Any]:
                 catch=options["catch"],
                 stop=stop,
                 # Without constraints, the detector of noise checks the objective.
-                checks_first=plan.constraints is not None,
+                checks_first=_reserves_check(plan),
             )
         )
         _warn_of_idle_workers(plan, evaluator.workers)
@@ -140,7 +141,8 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     # ``begin_with_descent``.
     config_of_restarts = plan.config
     plan = _begin(plan, session)
-    left = plan.budget - history.evaluations
+    reserved = CHECK if _reserves_check(plan) else 0
+    left = plan.budget - history.evaluations - reserved
     attempt = Attempt(plan.population_size, left)
     for index in count():
         best = best_search(ended, plan.maximize)
@@ -164,6 +166,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
                 config=config_of_restarts,
             )
         if reason is Reason.NOISE:
+            left -= CHECK  # The detector of noise may have used them.
             if left >= plan.population_size:
                 # Start again with a method for noisy objectives.
                 plan = plan.adapted_to_noise(left)
@@ -189,6 +192,15 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
                 reason = Reason.BUDGET
             break
     return _build_last_result(plan, session, ended, last, reason)
+
+
+def _reserves_check(plan: Plan) -> bool:
+    """Return whether a part of the budget is left for a check of the objective.
+
+    After a descent it is called by one candidate, and needs no check.
+    """
+    suffices = plan.budget >= plan.population_size + CHECK
+    return plan.constraints is not None and not plan.descends and suffices
 
 
 def _begin(plan: Plan, session: Session) -> Plan:

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation, copy_of
 
+CHECK = 2
+"""The number of evaluations that ``Evaluator.check_rows`` may need."""
+
 # Two values of the mean are noisy if they differ by more, relative to the range of fitness in
 # the first generation.
 _NOISY = 1e-6
@@ -27,12 +30,12 @@ class NoiseDetector:
         evaluate: The objective.
         mean: The first mean as a candidate, shape (dim,).
         check_rows: Raises an error if the objective mixes candidates, which seems to be noise:
-            ``Evaluator.check_rows``.
+            ``Evaluator.check_rows``. None: no evaluation is left for it.
     """
 
     evaluate: Objective
     mean: Tensor
-    check_rows: Callable[[Any, Any, Any], None]
+    check_rows: Callable[[Any, Any, Any], None] | None
     _first_fitness: float | None = None  # of the mean in generation 0
     _scale: float = 0.0  # the range of fitness in generation 0
     _difference: float = 0.0  # between the two values of the mean; 0 without noise
@@ -70,7 +73,7 @@ class NoiseDetector:
             metrics = self._store_first(fitness)
             return replace(evaluation, metrics={**evaluation.metrics, **metrics})
         self._compare_with_first(fitness[0].item())
-        if self._difference:
+        if self._difference and self.check_rows is not None:
             self.check_rows(candidates, generation, fitness)
         return self._add_difference(evaluation)
 

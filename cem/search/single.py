@@ -24,7 +24,7 @@ from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import MOST_FAILURES, Trainer
 from cem.search.assisted import ModelAssisted
 from cem.search.history import EVALUATIONS, History, parse_record
-from cem.search.noise import NoiseDetector
+from cem.search.noise import CHECK, NoiseDetector
 from cem.search.plan import Plan, Start
 from cem.search.restarts import Attempt, Ended
 
@@ -235,9 +235,12 @@ class Search:
         )
         if is_in_order and can_replace_candidate and is_first:
             candidate = _as_candidate(self.optimizer, start.mean, plan.first_candidate)
-            self._monitor.detector = NoiseDetector(
-                objective, candidate, session.evaluator.check_rows
-            )
+            # The populations may leave no evaluation for a check, unless noise ends the search.
+            has_room = self._attempt.budget % self._attempt.population_size >= CHECK
+            check_rows = None
+            if has_room or plan.adapts_to_noise:
+                check_rows = session.evaluator.check_rows
+            self._monitor.detector = NoiseDetector(objective, candidate, check_rows)
             return self._monitor.detector
         return objective
 

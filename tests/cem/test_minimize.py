@@ -142,6 +142,23 @@ class TestReasons:
         assert sum(calls) == result.evaluations <= budget
         assert result.evaluations > budget - 30
 
+    @pytest.mark.parametrize("budget", [44, 45, 160])
+    @pytest.mark.parametrize("constraints", [None, lambda x: 0.5 - x[:, 0]])
+    def test_a_check_of_the_objective_is_within_the_budget(self, budget, constraints):
+        generator = np.random.default_rng(1)
+        calls = []
+
+        def noisy(x):
+            calls.append(len(x))
+            return (x * x).sum(-1) + generator.normal(size=len(x))
+
+        options = {"constraints": constraints, "budget": budget, "seed": 1}
+        for population_size in (None, 9):
+            calls.clear()
+            options["population_size"] = population_size
+            result = minimize(noisy, np.ones(4), 1.0, **options)
+            assert result.evaluations <= sum(calls) <= budget
+
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_a_signal_acts_between_candidates_and_what_was_found_is_returned(self, number):
         values = []
