@@ -22,10 +22,10 @@ CEILINGS = {
     ("cem", PYTHON): 59_860,
     ("tetris", PYTHON): 50_375,
     ("tetris", NATIVE): 56_975,
-    ("kernels", PYTHON): 19_806,
+    ("kernels", PYTHON): 19_731,
     ("kernels", NATIVE): 46_617,
     ("scripts", PYTHON): 31_615,
-    ("tests", PYTHON + NATIVE): 144_640,
+    ("tests", PYTHON + NATIVE): 144_560,
 }
 WORDS = 22_000  # of README and docs
 

@@ -154,22 +154,6 @@ class Library:
         except (AttributeError, RuntimeError) as error:
             raise public_error(error) from None
 
-    def check(self, name: str, *arguments: Any) -> None:
-        """Raise the errors of an operator for some arguments, without computing anything.
-
-        A transformed call needs this, because it uses a reference, which checks nothing.
-        Devices are not compared; the reference fails if they differ.
-        """
-        # Autocast changes the types of arguments before an operator checks them.
-        if torch._C._is_any_autocast_enabled():
-            return
-        # The operator gets tensors without data, for which it only checks the arguments.
-        bare_arguments = [
-            torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, Tensor) else x
-            for x in arguments
-        ]
-        getattr(torch.ops.cem_tetris, name).default(*bare_arguments)
-
     def fake(self, operator_name: str, *arguments: Any) -> Any:
         """Check an operator's arguments, and return uninitialised results of the right shapes.
 

@@ -58,7 +58,6 @@ def lltm(
     try:
         # Only plain PyTorch supports forward-mode AD and torch.func.
         if is_transformed():
-            _LIBRARY.check("lltm_forward", input, weights, bias, old_h, old_cell)
             with _without_autocast(input):
                 return lltm_reference(input, weights, bias, old_h, old_cell)
         _LIBRARY.ensure(input)

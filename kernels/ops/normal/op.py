@@ -133,7 +133,6 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
         noise = (*seeds, shared_noise, antithetic, dim_first)
         arguments = (mean, std, num_samples, *noise, dtype, low, high)
         if is_transformed():
-            _LIBRARY.check("sample_normal_no_grad", *arguments)
             with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
                 z = _draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
             limits = None if low is None or high is None else (low, high)
