@@ -190,12 +190,12 @@ class ModelAssisted:
         self._budget = budget
         self._model = QuadraticModel(optimizer.dim)
         self._path = path
-        # The values of candidates by their bytes: integers may be drawn again.
+        # The values of candidates by their keys: integers may be drawn again.
         self._values: dict[bytes, float] = {}
         for known in path:
             self._model.add(known.point, known.value)
             if known.is_exact:
-                self._values[known.candidate.tobytes()] = known.value
+                self._values[_key_of(known.candidate)] = known.value
 
     def restore(self, evaluated: Sequence[tuple[Any, float | None]]) -> None:
         """Add the candidates that a resumed search had evaluated, with their fitness.
@@ -242,8 +242,7 @@ class ModelAssisted:
             drawn: The candidates that the optimizer drew, shape (N, d).
             number: The number of the generation, from 0.
         """
-        # The sum turns -0.0 into 0.0: equal candidates have equal bytes.
-        candidates = torch.as_tensor(drawn).double().numpy() + 0.0
+        candidates = torch.as_tensor(drawn).double().numpy().copy()
         values = np.full(len(candidates), math.nan)  # NaN: not evaluated yet
         points = self._problem.points_of(candidates)
         best = min(self._path, key=lambda known: known.value, default=None)
@@ -260,13 +259,13 @@ class ModelAssisted:
     def _use_known_values(self, population: Generation) -> None:
         """Set the values of the candidates that were evaluated in earlier generations."""
         for index in np.flatnonzero(population.is_missing):
-            key = population.candidates[index].tobytes()
+            key = _key_of(population.candidates[index])
             population.values[index] = self._values.get(key, math.nan)
 
     def _add(self, candidate: Any, point: Any, value: float) -> None:
         """Remember an evaluated candidate; a value of NaN means that it failed."""
         self._model.add(point, value)
-        self._values[candidate.tobytes()] = math.inf if math.isnan(value) else value
+        self._values[_key_of(candidate)] = math.inf if math.isnan(value) else value
 
     def _insert_minimum(self, population: Generation) -> None:
         """Replace the candidate with the worst prediction by the minimum of the model.
@@ -285,7 +284,7 @@ class ModelAssisted:
             ends = _ends_of(self._problem.optimizer)
             minimum = self._model.descend_integers(minimum[0], is_integer, *ends)[None]
             minimum = self._problem.candidates_at(minimum)
-        population.candidates[worst] = minimum[0] + 0.0
+        population.candidates[worst] = minimum[0]
         population.points[worst] = self._problem.points_of(minimum)[0]
 
     def _evaluate_until_trusted(self, population: Generation) -> None:
@@ -514,6 +513,12 @@ def _descent_width(optimizer: CrossEntropyMethod) -> Any:
     A descent follows slopes, which do not exist between integers. It keeps these constant.
     """
     return np.where(_integers_of(optimizer), 0.0, optimizer.state.std.double().numpy())
+
+
+def _key_of(candidate: Any) -> bytes:
+    """Return bytes that are equal for equal candidates: the sum turns -0.0 into 0.0."""
+    key: bytes = (candidate + 0.0).tobytes()
+    return key
 
 
 def _integers_of(optimizer: CrossEntropyMethod) -> Any:
