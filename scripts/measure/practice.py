@@ -14,7 +14,7 @@ All searches see parameters between 0 and 1, and all get these bounds. The first
 deviation is 0.25. Settings are otherwise defaults. `cem`, SciPy and Optuna get the constraints
 as such. lq-CMA-ES has none: it gets the value plus 10 |best| times the sum of the violations.
 SLSQP and lq-CMA-ES are restarted at random points. A search ends after 1,000 evaluations, but
-after 500 of Optuna's TPE and 200 of its Gaussian process, whose trials take longer and longer,
+after 500 of Optuna's TPE and 250 of its Gaussian process, whose trials take longer and longer,
 or after 150 seconds.
 
 pip install cma gymnasium optuna scipy
@@ -196,7 +196,7 @@ SEARCHES = {
     "pycma_lq": Search("pycma lq", partial(pycma_lq, bounds=[0, 1]), "cma"),
     "differential_evolution": Search("SciPy DE", _differential_evolution, "scipy"),
     "optuna_tpe": Search("Optuna TPE", partial(_optuna, sampler="TPESampler"), "optuna", 500),
-    "optuna_gp": Search("Optuna GP", partial(_optuna, sampler="GPSampler"), "optuna", 200),
+    "optuna_gp": Search("Optuna GP", partial(_optuna, sampler="GPSampler"), "optuna", 250),
 }
 
 
