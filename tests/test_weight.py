@@ -21,11 +21,11 @@ NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 59_871,
     ("tetris", PYTHON): 50_375,
-    ("tetris", NATIVE): 56_975,
+    ("tetris", NATIVE): 57_605,
     ("kernels", PYTHON): 19_731,
     ("kernels", NATIVE): 46_617,
     ("scripts", PYTHON): 31_615,
-    ("tests", PYTHON + NATIVE): 144_560,
+    ("tests", PYTHON + NATIVE): 144_700,
 }
 WORDS = 22_000  # of README and docs
 

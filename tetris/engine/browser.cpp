@@ -143,3 +143,19 @@ TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
   add_first_placement(List(), after);
   return second.score + List::placement_value(weights, after);
 }
+
+// Plays a game of at most `most` pieces, and returns its lines. It begins on an empty board with
+// piece `first` of the stream, and considers no later piece.
+TETRIS_EXPORT(play) int play(double first, int most) {
+  auto cells = engine->geometry.walls;
+  int lines = 0;
+  for (uint64_t t = uint64_t(first), end = t + most; t < end; ++t) {
+    Board<L> now = {engine->geometry, cells};
+    int piece = pieces.piece(t), next = pieces.piece(t + 1);
+    Landing<L> landing = landed(now, piece, best(now, piece).placement_to_play());
+    cells = landing.cells;
+    lines += landing.lines;
+    if (landing.over || next_piece_ends_game(engine->geometry, cells, next)) break;
+  }
+  return lines;
+}

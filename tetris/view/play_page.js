@@ -38,11 +38,12 @@ function readLink() {
 }
 
 class Race {
-  constructor(engine, parts) {
+  /** The second engine is that of a player that learns on the page. */
+  constructor(engine, learner, parts) {
     const [link, wrong] = readLink();
     const { board, rule, pieces, seed, you, agent, by } = { seed: randomSeed(), ...parts.rules, ...link };
     const [width, height] = board.split("x").map(Number);
-    Object.assign(this, { engine, agents: [], phase: "start", held: new Map(), rules: { width, height, rule, pieces, seed } });
+    Object.assign(this, { engine, learner, agents: [], phase: "start", demonstration: 5, held: new Map(), rules: { width, height, rule, pieces, seed } });
     this.friend = you && agent ? `${counted(+you, "line")} on these pieces, the agent ${number(+agent)}.` : "";
     if (this.friend) write(find("#challenge"), `A friend cleared ${this.friend} Your turn.`);
     this.say(wrong);
@@ -73,6 +74,22 @@ class Race {
     find("#agent").value = index;
     write(find(".rival h2"), this.agent.name);
     this.restart();
+  }
+
+  /** Learns a controller, which plays on the agent's board meanwhile, until the person begins. */
+  async train() {
+    find("#train").disabled = true;
+    this.demonstration = 100;
+    const place = this.agents.length;
+    for await (const { generation, weights, best, median } of learn(this.learner, this.rules)) {
+      if (this.phase !== "start") return;
+      if (generation === 1) this.add({ name: "learned here" });
+      this.agents[place] = { name: "learned here", features: LEARNED_FEATURES, weights };
+      this.choose(place);
+      write(find("#learning"), `Generation ${generation} of ${GENERATIONS}: with ${number(MOST_PIECES)} pieces on a low board the best ` +
+        `of ${POPULATION} players cleared ${counted(best, "line")}, half of them no more than ${number(median)}.`);
+    }
+    find("#train").disabled = false;
   }
 
   setting(name) { return Number(find(`#${name}`).value); }
@@ -147,7 +164,7 @@ class Race {
 
   frame(now, last) {
     const seconds = Math.min(now - last, 250) / 1000, { you, other, phase } = this;
-    this.speed = phase === "start" ? 5 : this.setting("speed");
+    this.speed = phase === "start" ? this.demonstration : this.setting("speed");
     if (phase === "play") this.repeat(now);
     if (this.phase === "play") you.fall(seconds, this.setting("pace"));
     if (this.phase === phase && ["play", "start"].includes(phase)) other.advance(seconds, this.speed);
@@ -198,6 +215,7 @@ class Race {
     }
     for (const dialog of document.querySelectorAll("dialog")) on(dialog, "close", () => this.play(dialog));
     on(find("#open"), "click", () => showDialog("#start", "#play"));
+    on(find("#train"), "click", () => this.train());
     on(find("#share"), "click", () => {
       const text = `Tetris, ${this.score} on the same pieces. Yours: ${location.href}`;
       Promise.resolve().then(() => navigator.clipboard.writeText(text)) // a page from http has no clipboard
@@ -243,6 +261,8 @@ class Race {
 }
 
 const parts = JSON.parse(find("#parts").textContent);
-unpack(parts.wasm).then((wasm) => WebAssembly.instantiate(wasm)).then(({ instance }) => {
-  globalThis.race = new Race(new Engine(parts, instance), parts); // for the console, and for tests
+const load = (wasm) => Promise.all([wasm, wasm].map((bytes) => WebAssembly.instantiate(bytes)));
+unpack(parts.wasm).then(load).then((loaded) => {
+  const [engine, learner] = loaded.map(({ instance }) => new Engine(parts, instance));
+  globalThis.race = new Race(engine, learner, parts); // for the console, and for tests
 }).catch((error) => write(find("#score"), `The game does not start: ${error.message}`));

@@ -24,6 +24,7 @@ from tetris.game.pieces import PIECES
 from tetris.play.rollouts import Rollout
 from tetris.record.explanation import explain
 from tetris.view.play_page import play_page
+from tetris.view.played_game import play_game
 from tetris.view.replay_page import WASM
 
 SEED = (1 << 64) - 3
@@ -345,6 +346,39 @@ def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page)
     assert page.evaluate("race.engine.names('dt_columns', 8).join()") == ",".join(
         feature_names("dt_columns", 8)
     )
+
+
+@pytest.mark.parametrize("rules", [Rules(10, 6), Rules(6, 8, original=True), Rules(10, 20)])
+def test_a_game_of_learning_has_the_lines_of_the_reference(
+    rules: Rules, tmp_path: Path, browser_page: Page
+) -> None:
+    page = opened(browser_page, tmp_path, published("anywidth"), rules)
+    for seed in (1, 2, SEED):
+        lines = page.evaluate(
+            f"race.learner.prepare({{ ...race.rules, seed: '{seed}' }}, race.agent), "
+            "race.learner.calls.play(0, 100)"
+        )
+        assert lines == play_game("anywidth", seed, rules=rules, most_pieces=100).lines
+
+
+def test_a_controller_is_learned_on_the_page(tmp_path: Path, browser_page: Page) -> None:
+    (tmp_path / "play.html").write_text(play_page(published("dt20"), Rules()), "utf-8")
+    browser_page.open(tmp_path / "play.html", "globalThis.race")
+    button = "document.querySelector('#train')"
+    browser_page.evaluate(f"{button}.click()")
+    browser_page.wait_for(f"race.agent.name === 'learned here' && !{button}.disabled")
+    told = browser_page.evaluate("document.querySelector('#learning').textContent")
+    assert told.startswith("Generation 10 of 10")
+    # The random numbers are the browser's. Each of 16 such players cleared more than 2,600
+    # lines per game on 10x10. That one loses within 400 lines on 10x20, where games are
+    # thousands of times as long, is less likely than 1 in 1,000.
+    browser_page.evaluate("race.restart()")
+    lines, games = browser_page.evaluate(
+        "[...Array(1000)].forEach(() => race.other.step()), "
+        "[race.other.lines, race.other.games]"
+    )
+    assert lines > 380
+    assert games == 0
 
 
 def test_the_command_writes_the_page(
