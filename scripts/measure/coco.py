@@ -428,26 +428,29 @@ def _cem_asynchronous(objective: Objective, seed: int, *, workers: int) -> None:
     )
 
 
-def _slsqp(objective: Any, start: Any) -> Any:
-    """Minimise an objective with SciPy's SLSQP from a start, and return the best candidate."""
+def _descend(objective: Any, start: Any, method: str = "SLSQP") -> Any:
+    """Minimise an objective with a descent of SciPy, and return the best candidate.
+
+    BFGS ignores the bounds.
+    """
     import scipy.optimize
 
     return scipy.optimize.minimize(
         objective.evaluate_one,
         start,
-        method="SLSQP",
+        method=method,
         bounds=objective.box.T,
         constraints=scipy_constraints(objective),
         options={"maxiter": objective.budget},
     ).x
 
 
-def slsqp_restarts(objective: Any, seed: int) -> None:
-    """Minimise with SLSQP, which is restarted at random points of the box without end."""
+def scipy_restarts(objective: Any, seed: int, *, method: str = "SLSQP") -> None:
+    """Minimise with a descent, which is restarted at random points of the box without end."""
     generator = np.random.default_rng(seed)
     start = objective.start
     while True:
-        _slsqp(objective, start)
+        _descend(objective, start, method)
         start = generator.uniform(*objective.box)
 
 
@@ -465,7 +468,7 @@ def pycma_lq(objective: Any, seed: int, *, descends: bool = False, **settings: A
     generator = np.random.default_rng(seed)
     start = objective.start
     if descends:
-        start = _slsqp(objective, start)
+        start = _descend(objective, start)
     for restart in itertools.count():
         options = {"seed": seed + restart, "verbose": -9, "verb_log": 0, **settings}
         options["maxfevals"] = objective.budget
@@ -525,7 +528,8 @@ SEARCHES = {
             "cem, asynchronous, 16 workers", partial(_cem_asynchronous, workers=16)
         ),
         "pycma_lq": Search("pycma, lq-CMA-ES", pycma_lq, "cma"),
-        "slsqp": Search("SciPy SLSQP, restarts", slsqp_restarts, "scipy"),
+        "slsqp": Search("SciPy SLSQP, restarts", scipy_restarts, "scipy"),
+        "bfgs": Search("SciPy BFGS, restarts", partial(scipy_restarts, method="BFGS"), "scipy"),
         "slsqp_lq": Search(
             "SciPy SLSQP, then lq-CMA-ES", partial(pycma_lq, descends=True), "cma"
         ),
@@ -559,7 +563,7 @@ SEARCHES = {
     "bbob-constrained": {
         "cem": _CEM,
         "pycma": Search("pycma, augmented Lagrangian", _pycma_constrained, "cma"),
-        "slsqp": Search("SciPy SLSQP, restarts", slsqp_restarts, "scipy"),
+        "slsqp": Search("SciPy SLSQP, restarts", scipy_restarts, "scipy"),
     },
     "bbob-mixint": {
         "cem": _CEM,

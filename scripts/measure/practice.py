@@ -39,8 +39,8 @@ from measure.coco import (
     pycma_lq,
     run_all,
     scipy_constraints,
+    scipy_restarts,
     scipy_search,
-    slsqp_restarts,
 )
 from measure.practice_problems import PROBLEMS, Problem
 from measure.provenance import Measured
@@ -192,7 +192,7 @@ class Search(NamedTuple):
 
 SEARCHES = {
     "cem": Search("cem", _cem, "cem"),
-    "slsqp": Search("SciPy SLSQP", slsqp_restarts, "scipy"),
+    "slsqp": Search("SciPy SLSQP", scipy_restarts, "scipy"),
     "pycma_lq": Search("pycma lq", partial(pycma_lq, bounds=[0, 1]), "cma"),
     "differential_evolution": Search("SciPy DE", _differential_evolution, "scipy"),
     "optuna_tpe": Search("Optuna TPE", partial(_optuna, sampler="TPESampler"), "optuna", 500),
