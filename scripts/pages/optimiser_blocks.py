@@ -16,9 +16,8 @@ from pages.wording import markdown
 
 _SUITES = {
     "bbob": "24 functions of {link}, the same start for all: {targets}.",
-    "bbob-few": """With few evaluations, other instances of {link}: the default, which has a \
-model if the function takes one candidate, beside SLSQP from random starts and pycma's \
-lq-CMA-ES, alone or after SLSQP.""",
+    "bbob-few": """With few evaluations, other instances of {link}: the default has a model if \
+the function takes one candidate; SciPy restarts at random points.""",
     "bbob-noisy": """30 functions of {link}, with normal, uniform and Cauchy noise: \
 the same targets, reached by a candidate's value without the noise.""",
     "bbob-constrained": """54 functions of {link}, with 1 to 9 + 9 dim / 2 constraints: \
@@ -143,20 +142,38 @@ def returns_by_learned_models() -> str:
     return make_table("return", result, columns=_STAGES, rows=rows, cell=cell)
 
 
-_ONE_BY_ONE = ("cem_model", "slsqp", "slsqp_lq")
-"""Searches that call the function candidate by candidate: ours, SciPy's and pycma's."""
-_THOUSAND = "bbob.*.d5.200"
-"""The key of 1,000 evaluations of five parameters; see `_shares`."""
+_COLUMNS = {
+    "`cem`": ("cem", "cem_model"),
+    "SciPy": ("slsqp", "bfgs", "dual_annealing", "differential_evolution"),
+    "pycma": ("pycma", "pycma_bipop", "pycma_lq", "slsqp_lq"),
+}
+"""The measured searches of each column of README's table."""
 
 
-def _shares(result: Result, searches: Sequence[str], key: str) -> list[str]:
-    """Return the shares of targets that searches reach, as percentages.
+def _load_searches(suite: str) -> list[Result]:
+    """Return the results of a suite, and those of searches that were measured later.
 
-    The name of a figure is ``key`` with the name of the search in place of "*". In a key,
-    "d5.20" means five parameters and 20 evaluations per parameter.
+    All have the same instances.
     """
-    names = [f"{key.replace('*', search)}.solved" for search in searches]
-    return [f"{result.figures[name]:.0%}" for name in names]
+    return load_all(suite) + load_all(f"{suite}-later")
+
+
+def _shares(suite: str, budget: str) -> list[str]:
+    """Return the largest share of targets of each column of README's table, as a percentage.
+
+    Args:
+        suite: The name of the result files.
+        budget: A key such as "d5.20": five parameters and 20 evaluations per parameter.
+    """
+    shares = []
+    for searches in _COLUMNS.values():
+        # The name of a figure is that of the suite of COCO, the search and the budget.
+        names = [f"{suite.removesuffix('-few')}.{name}.{budget}.solved" for name in searches]
+        values = [
+            result.figures.get(name, 0) for result in _load_searches(suite) for name in names
+        ]
+        shares.append(f"{max(values):.0%}")
+    return shares
 
 
 def shares_with_1000_evaluations() -> list[str]:
@@ -165,44 +182,35 @@ def shares_with_1000_evaluations() -> list[str]:
     Each may evaluate a function of five parameters 1,000 times. A share is a text such as
     "80%".
     """
-    return _shares(load_all("bbob-few")[0], _ONE_BY_ONE, _THOUSAND)
+    return _shares("bbob-few", "d5.200")
 
 
 def optimiser_claim() -> str:
     """Return README's table of the shares of targets that our optimiser and others reach.
 
     A target is a value that is close to the optimum of a benchmark function. The first rows are
-    of functions that are called one candidate at a time, with few evaluations. The numbers come
-    from the result files of "bbob-few", "bbob-constrained" and "bbob".
+    of functions that are called one candidate at a time, with few evaluations. The largest
+    share of a row is bold.
     """
-    # `load_all` returns the results of all machines. Number 0 was measured without a GPU.
-    few, constrained, bbob = (
-        load_all(name)[0] for name in ("bbob-few", "bbob-constrained", "bbob")
-    )
-
-    # The searches in the columns: ours, that of SciPy, and that of pycma.
-    with_constraints = ("cem", "slsqp", "pycma")
-    populations = ("cem", "dual_annealing", "pycma_bipop")
     shares = {
-        "100, 5 parameters": _shares(few, _ONE_BY_ONE, "bbob.*.d5.20"),
-        "1,000, 5 parameters": _shares(few, _ONE_BY_ONE, _THOUSAND),
-        "4,000, 20 parameters": _shares(few, _ONE_BY_ONE, "bbob.*.d20.200"),
-        "1,000, 5, with constraints": _shares(
-            constrained, with_constraints, "bbob-constrained.*.d5.200"
-        ),
-        "10,000, 5 parameters": _shares(bbob, populations, "bbob.*.d5.2000"),
-        "40,000, 20 parameters": _shares(bbob, populations, "bbob.*.d20.2000"),
+        "100, 5 parameters": _shares("bbob-few", "d5.20"),
+        "1,000, 5 parameters": shares_with_1000_evaluations(),
+        "4,000, 20 parameters": _shares("bbob-few", "d20.200"),
+        "1,000, 5 parameters, constraints": _shares("bbob-constrained", "d5.200"),
+        "10,000, 5 parameters": _shares("bbob", "d5.2000"),
+        "40,000, 20 parameters": _shares("bbob", "d20.2000"),
     }
-    rows = [[label, *texts] for label, texts in shares.items()]
-    header = ["evaluations", "`cem`", "SciPy", "pycma"]
-    words = f"""BBOB has test functions with 51 targets each, from 100 down to 1e-8 \
+    rows = []
+    for label, texts in shares.items():
+        best = max(texts)  # All texts have two digits.
+        rows.append([label, *(f"**{text}**" if text == best else text for text in texts)])
+    return f"""BBOB has test functions with 51 targets each, from 100 down to 1e-8 \
 above the optimum. Share of the targets that a search reaches:
 
-{markdown(header, rows)}
+{markdown(["evaluations", *_COLUMNS], rows)}
 
-A row has SciPy's best method there, pycma's best, and the default of `cem`; pycma is ahead \
-with 20 parameters: [which methods](docs/optimiser.md#beside-its-peers)."""
-    return with_provenance(words, few, constrained, bbob)
+A row has the default of `cem`, and the best measured method of SciPy and of pycma: \
+[which ones](docs/optimiser.md#beside-its-peers)."""
 
 
 def coco(*suites: str) -> str:
@@ -211,7 +219,7 @@ def coco(*suites: str) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-_OMITTED_DIMS = {"bbob": ("d3", "d10"), "bbob-few": ("d3",)}
+_OMITTED_DIMS = {"bbob": ("d3", "d10"), "bbob-few": ("d3", "d10")}
 """Numbers of parameters whose shares lie between those of their neighbours, by suite."""
 _OMITTED_SEARCHES = {
     "bbob": ("cmaes_cma", "differential_evolution", "optuna_tpe"),
@@ -245,6 +253,9 @@ def _coco_table(suite: str, result: Result) -> str:
     """
     data = result.data.get("quality", result.data)  # One file nests its data in "quality".
     searches = data["searches"]  # By the name of the search.
+    later = load_all(f"{suite}-later")
+    for other in later:
+        searches |= other.data["searches"]
     shares = _Shares(searches, data["evaluations_per_dimension"])
     # A search has a label, and results by the number of parameters: "d2", "d5", and so on.
     dims = [key for key in searches["cem"] if key != "label"]
@@ -268,7 +279,7 @@ def _coco_table(suite: str, result: Result) -> str:
         if name not in omitted_searches:
             rows[name] = searches[name]["label"]
     corner = f"share of targets: {budgets} evaluations per parameter (±{max(errors):.2f})"
-    return make_table(corner, result, columns=columns, rows=rows, cell=shares.cell)
+    return make_table(corner, result, *later, columns=columns, rows=rows, cell=shares.cell)
 
 
 class _Shares(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pages.wording import count, digits, in_words, score, span
 
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[test]"')
-from pages import address_blocks, render
+from pages import address_blocks, optimiser_blocks, render
 from pages.pictures import PICTURES
 from pages.score_blocks import median_run
 
@@ -57,6 +58,17 @@ def test_numbers_are_written_for_people() -> None:
     assert [in_words(x) for x in (51e6, 1.3793e9)] == ["51 million", "1.38 billion"]
     assert span(953e6, 1540e6) == "953-1,540 M"
     assert score({"lines_per_game": None, "ci95": [1000.0, None]}) == "> 1,000"
+
+
+def test_a_column_has_the_best_search_of_all_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "bbob": {"bbob.cem.d5.20.solved": 0.5, "bbob.slsqp.d5.20.solved": 0.2},
+        "bbob-later": {"bbob.bfgs.d5.20.solved": 0.3, "bbob.pycma.d5.20.solved": 0.4},
+    }
+    monkeypatch.setattr(
+        optimiser_blocks, "load_all", lambda name: [SimpleNamespace(figures=files[name])]
+    )
+    assert optimiser_blocks._shares("bbob", "d5.20") == ["50%", "30%", "40%"]
 
 
 def test_the_middle_of_runs_is_the_median_on_10x20() -> None:
