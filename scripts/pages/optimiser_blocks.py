@@ -205,12 +205,12 @@ def optimiser_claim() -> str:
         best = max(texts)  # All texts have two digits.
         rows.append([label, *(f"**{text}**" if text == best else text for text in texts)])
     return f"""BBOB has test functions with 51 targets each, from 100 down to 1e-8 \
-above the optimum. Share of the targets that a search reaches:
+above the optimum. Share that a search reaches:
 
 {markdown(["evaluations", *_COLUMNS], rows)}
 
-A row has the default of `cem`, and the best measured method of SciPy and of pycma: \
-[which ones](docs/optimiser.md#beside-its-peers)."""
+A row has the default of `cem`, and the best measured method of SciPy and of pycma, also \
+after SLSQP: [which ones](docs/optimiser.md#beside-its-peers)."""
 
 
 def coco(*suites: str) -> str:
