@@ -67,10 +67,21 @@ class ParameterVector:
         Returns:
             A function of the inputs that returns outputs of shape (N, B, ...).
         """
-        parts = dict(zip(self.names, self._split(torch.as_tensor(candidates)), strict=True))
+        split = self._split(torch.as_tensor(candidates))
+        part_of = dict(zip(self._parameters(), split, strict=True))
+        # A tied parameter has several names. But a submodule that is used twice stands here
+        # once: `functional_call` does not restore what it has replaced twice.
+        parts = {
+            name: part_of[parameter]
+            for prefix, module in self.module.named_modules()
+            for name, parameter in module.named_parameters(
+                prefix, recurse=False, remove_duplicate=False
+            )
+            if parameter in part_of
+        }
 
         def call(parameters: dict[str, Tensor], inputs: tuple[Any, ...]) -> Any:
-            return functional_call(self.module, parameters, inputs)
+            return functional_call(self.module, parameters, inputs, tie_weights=False)
 
         mapped = vmap(call, in_dims=(0, in_dims), randomness="different")
         return lambda *inputs: mapped(parts, inputs)

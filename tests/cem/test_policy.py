@@ -77,6 +77,16 @@ def test_tied_parameters_stand_once_and_frozen_ones_stay() -> None:
         parameters.population(candidates[:, :5])
 
 
+def test_a_module_that_is_used_twice_stays_what_it_is() -> None:
+    activation = nn.PReLU()
+    parameters = ParameterVector(nn.Sequential(nn.Linear(2, 2), activation, activation))
+    x, candidates = torch.randn(4, 2), torch.randn(3, 7)
+    for _ in range(2):  # The first call left the second one a module without a parameter.
+        outputs = parameters.population(candidates)(x)
+    parameters.write(candidates[1])
+    assert torch.allclose(parameters.module(x), outputs[1])
+
+
 class Counter(gymnasium.Env[Any, Any]):
     """Observes seed and step, ends after 1 + seed % 3 steps, and rewards with the action."""
 
