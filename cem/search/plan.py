@@ -262,7 +262,7 @@ def choose_plan(
         with_generation = getattr(objective, "with_generation", False) is True
     options = {
         **options,
-        "vectorize": _choose_vectorize(options),
+        "vectorize": _choose_vectorize(objective, options),
         "with_generation": with_generation,
     }
     constraints = _build_constraints(options, space)
@@ -402,14 +402,16 @@ def _list_unmet_requirements(
     return [name for name, is_met in requirements.items() if not is_met]
 
 
-def _choose_vectorize(options: _Options) -> bool | str | None:
+def _choose_vectorize(objective: Callable[..., Any], options: _Options) -> bool | str | None:
     """Return the option ``vectorize``: None if the first call of the objective decides.
 
     If that call fails, ``minimize`` begins again. With ``_DECIDED`` options it must not: they
-    write to a folder, run on several processes or in a graph, or expect failures.
+    write to a folder, run on several processes or in a graph, or expect failures. An objective
+    with a state takes populations: each call changes its state, also one that only decides.
     """
     vectorize: bool | str | None = options["vectorize"]
-    is_decided = any(options[name] for name in _DECIDED)
+    has_state = getattr(objective, "has_state", False)
+    is_decided = has_state or any(options[name] for name in _DECIDED)
     return False if vectorize is None and is_decided else vectorize
 
 

@@ -216,6 +216,12 @@ def test_statistics_add_up_and_every_generation_has_episodes_of_its_own() -> Non
     assert float(sums[0]) == 4 * expected
 
 
+def test_a_generation_of_a_search_is_one_call() -> None:
+    found = objective()
+    maximize(found, np.zeros(6), 1.0, budget=6, population_size=6, seed=1)
+    assert found.state_dict()["seen"][0, 0] == objective()(np.zeros((6, 6)), 0).metrics["steps"]
+
+
 def test_the_actions_of_a_discrete_space_begin_where_it_does() -> None:
     spaces = gymnasium.spaces.Box(-1.0, 1.0, (3,)), gymnasium.spaces.Discrete(3, start=5)
     policy = EnvironmentPolicy(nn.Identity(), *spaces, like=torch.zeros(1))
