@@ -97,11 +97,12 @@ class EnvironmentPolicy(nn.Module):
             "mean": np.zeros(observations.shape),
             "std": np.ones(observations.shape),
             "limit": np.inf,
-            "low": low,
-            "high": high,
         }
         for name, value in buffers.items():
             self.register_buffer(name, torch.as_tensor(value).to(like))
+        # The bounds keep the dtype of the space, which is that of the actions.
+        self.register_buffer("low", torch.as_tensor(low, device=like.device))
+        self.register_buffer("high", torch.as_tensor(high, device=like.device))
 
         # Find the shape of the outputs by a call with a batch of one observation.
         with torch.no_grad():
@@ -113,21 +114,29 @@ class EnvironmentPolicy(nn.Module):
             )
 
     def forward(self, observations: Any) -> Tensor:
-        """Return the actions for observations, an array or tensor of shape (..., *shape)."""
+        """Return the actions for observations, an array or tensor of shape (..., *shape).
+
+        They have the dtype of their space. For a Box of integers, they are rounded.
+        """
         x = (torch.as_tensor(observations).to(self.mean) - self.mean) / self.std
         x = x.clamp(-self.limit, self.limit)
         # The module gets a single leading dimension, also for a single observation.
         leading = x.shape[: x.dim() - self.mean.dim()]
         outputs: Tensor = self.module(x.reshape(-1, *self.mean.shape))
-        outputs = outputs.reshape(*leading, *outputs.shape[1:])
+        outputs = outputs.reshape(leading + outputs.shape[1:])
         if self.first_action is not None:
             # The outputs are the values of the discrete actions.
             return outputs.argmax(-1) + self.first_action
         # Outputs in [-1, 1] are scaled to the bounds. With an infinite bound the result is not
         # finite, and the outputs are used unscaled.
-        scaled = self.low + (outputs.clamp(-1.0, 1.0) + 1.0) / 2 * (self.high - self.low)
+        low = self.low.to(outputs)
+        high = self.high.to(outputs)
+        scaled = low + (outputs.clamp(-1.0, 1.0) + 1.0) / 2 * (high - low)
         unbounded = torch.where(scaled.isfinite(), scaled, outputs)
-        return unbounded.clamp(self.low, self.high)
+        if not self.low.is_floating_point():
+            unbounded = unbounded.round()
+        # Clamp last: a bound of float64 may lie outside as float32.
+        return unbounded.to(self.low.dtype).clamp(self.low, self.high)
 
 
 class GymObjective:
@@ -320,7 +329,8 @@ class GymObjective:
             while not has_ended:
                 if render_mode != "human":
                     frames.append(env.render())
-                action = policy(observation).cpu().numpy()
+                # Discrete actions are numbers, as a vector environment passes them on.
+                action = policy(observation).cpu().numpy()[()]
                 observation, reward, terminated, truncated, _ = env.step(action)
                 total_reward += float(reward)
                 has_ended = terminated or truncated

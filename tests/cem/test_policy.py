@@ -198,6 +198,32 @@ def test_an_episode_is_watched() -> None:
     assert (total, len(frames), frames[0].shape) == (3.0, 3, (400, 600, 3))
 
 
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.Discrete(2),
+        gymnasium.spaces.Box(-0.1, 0.1, (2,), np.float64),  # float32 has no 0.1
+        gymnasium.spaces.Box(0, 5, (2,), np.int64),
+        gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_actions_belong_to_their_space(space: Any, dtype: torch.dtype) -> None:
+    class Checked(Counter):
+        action_space = space
+
+        def render(self) -> None: ...
+
+        def step(self, action: Any) -> Any:
+            assert action.shape or isinstance(action, np.integer)
+            return super().step(action)
+
+    found = GymObjective(lambda **_: Checked(), nn.Linear(2, 2).to(dtype))
+    candidates = torch.tensor([[9.0, 9, 9, 9, 0, 1]])
+    total, _ = found.watch(candidates[0], "ansi", seed=2)
+    assert total == found.play(candidates, [2]).item() > 0
+
+
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"output has shape \(2,\), got \(3,\)"):
         GymObjective("CartPole-v1", nn.Linear(4, 3))
