@@ -123,7 +123,8 @@ def test_a_game_of_many_becomes_a_replay(mode: str) -> None:
         lines += rewards
         ended += terminations
     for game in range(3):
-        replay = replay_of(envs, actions, seed=4, game=game)
+        wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(envs)
+        replay = replay_of(wrapped, actions, seed=4, game=game)
         games = ended[game] > 0 if mode == "Disabled" else ended[game]
         assert (replay.lines, replay.games) == (lines[game], games)
         assert (replay.seed, replay.stream) == (4, game)

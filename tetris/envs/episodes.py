@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 
 from tetris.envs.tetris_env import TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
@@ -16,7 +16,7 @@ from tetris.record.replay import Recorder, Replay
 
 
 def replay_of(
-    env: gymnasium.Env[Any, Any] | TetrisVectorEnv,
+    env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any],
     actions: Iterable[Any],
     *,
     seed: Any,
@@ -51,31 +51,32 @@ def replay_of(
         ValueError: If the game of a vector environment was reset after the last seed, and
             there are actions after that reset; or if the environment resets by itself.
     """
-    if isinstance(env, TetrisVectorEnv):
+    inner = env.unwrapped
+    if isinstance(inner, TetrisVectorEnv):
         # Play this game alone, in a single environment with the same pieces and board.
         if options is None:
-            options = env.seed_options
-        single = env.single(game, seed, options.get("board"))
+            options = inner.seed_options
+        single = inner.single(game, seed, options.get("board"))
         actions_of_game = [int(step[game]) for step in actions]
-        most = int(env.replayable_steps[game])
+        most = int(inner.replayable_steps[game])
         if len(actions_of_game) > most:
             raise ValueError(
                 f"expected at most {most} actions for game {game}, whose next reset was "
                 f"without a seed, got {len(actions_of_game)}"
             )
-        mode = env.autoreset_mode
-        played = _play(single, actions_of_game, env.max_placements, mode, {})
+        mode = inner.autoreset_mode
+        played = _play(single, actions_of_game, inner.max_placements, mode, {})
         return _record(single, played, controller)
-    if not isinstance(env.unwrapped, TetrisEnv):
+    if isinstance(env, VectorEnv) or not isinstance(inner, TetrisEnv):
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
     if env.has_wrapper_attr("autoreset"):
         raise ValueError(f"expected an environment that you reset, got {env}")
-    single = copy.deepcopy(env.unwrapped)
+    single = copy.deepcopy(inner)
     if options is None:
         options = single.seed_options
     single.reset(seed=seed, options=options)
     limit = env.spec.max_episode_steps if env.spec else None
-    resets = env.unwrapped.later_resets
+    resets = inner.later_resets
     mode = AutoresetMode.SAME_STEP
     # At the end of a game the user has called `reset` without an action. So every action places
     # a piece, as in the autoreset mode SAME_STEP.
