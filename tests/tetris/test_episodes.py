@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -68,9 +69,21 @@ def test_chosen_pieces_come_first_and_then_those_of_the_stream() -> None:
             env.reset(seed=7, options=options)
 
 
-def test_an_environment_that_resets_by_itself_has_no_replay() -> None:
-    env = gymnasium.wrappers.Autoreset(gymnasium.make("CemTetris/Tetris-v0"))
-    with pytest.raises(ValueError, match="expected an environment that you reset, got <Auto"):
+@pytest.mark.parametrize(
+    ("wrapper", "message"),
+    [
+        (gymnasium.wrappers.Autoreset, "that you reset, got <.*Autoreset"),
+        (
+            partial(gymnasium.wrappers.StickyAction, repeat_action_probability=0.5),
+            "plays these",
+        ),
+    ],
+)
+def test_an_environment_that_plays_by_itself_has_no_replay(wrapper: Any, message: str) -> None:
+    env = gymnasium.wrappers.RecordEpisodeStatistics(
+        wrapper(gymnasium.make("CemTetris/Tetris-v0"))
+    )
+    with pytest.raises(ValueError, match=message):
         replay_of(env, [0], seed=1)
 
 

@@ -31,7 +31,8 @@ def replay_of(
     resets are repeated, too: those with options, and those during a game.
 
     Args:
-        env: An environment of this package, with or without wrappers, but not `Autoreset`.
+        env: An environment of this package, with or without wrappers, but not `Autoreset` or
+            one that changes actions.
         actions: The actions of all steps since the reset. For a vector environment they have
             the shape (steps, num_envs).
         seed: The seed of the reset. For a vector environment it can also be a sequence with a
@@ -49,7 +50,8 @@ def replay_of(
     Raises:
         TypeError: If the environment is not from this package.
         ValueError: If the game of a vector environment was reset after the last seed, and
-            there are actions after that reset; or if the environment resets by itself.
+            there are actions after that reset; or if a wrapper resets the environment or
+            changes its actions.
     """
     inner = env.unwrapped
     if isinstance(inner, TetrisVectorEnv):
@@ -71,6 +73,8 @@ def replay_of(
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
     if env.has_wrapper_attr("autoreset"):
         raise ValueError(f"expected an environment that you reset, got {env}")
+    if env.has_wrapper_attr("action"):  # of an ActionWrapper, such as StickyAction
+        raise ValueError(f"expected an environment that plays these actions, got {env}")
     single = copy.deepcopy(inner)
     if options is None:
         options = single.seed_options
