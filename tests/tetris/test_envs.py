@@ -272,6 +272,17 @@ def test_a_cell_has_the_colour_of_its_piece(name: str) -> None:
     assert shown == {tuple(PALETTE[3 * (STACK + 1)])} | grey
 
 
+def test_pieces_between_two_frames_are_grey() -> None:
+    env = TetrisEnv(render_mode="rgb_array")
+    env.reset(seed=1, options={"pieces": "OTS"})
+    env.render()
+    env.step(0)
+    env.step(5)
+    cells = np.asarray(env.render())[16 * 4 + 8 :: 16, 8 : 16 * 10 : 16]
+    grey = PALETTE[3 * (STACK + UNKNOWN - 1)]
+    assert (cells == grey).all(axis=2).sum() == 8
+
+
 def test_returned_arrays_are_the_caller_s() -> None:
     env = TetrisEnv()
     observation, info = env.reset(seed=1)

@@ -140,8 +140,10 @@ class Painter:
         """
         was_full = cells > 0
         was_removed = was_full & ~is_full
-        if not was_removed.any():  # All new cells belong to the piece.
-            is_new = is_full & ~was_full
+        is_new = is_full & ~was_full
+        # All new cells belong to the piece. There are fewer than 4 of them if some are above
+        # the board, and more if several pieces came to rest.
+        if not was_removed.any() and is_new.sum() <= 4:
             return np.where(is_new, np.uint8(piece + 1), cells)
         # Full rows were removed. The tracker looks for a placement of the piece that leads to
         # this board, and carries it out on its own cells.
