@@ -352,6 +352,10 @@ class GymObjective:
         self._statistics_before = state["seen_before"].numpy().copy()
         self._normalize_by(self._statistics)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the environments, which a copy makes again."""
+        return {**self.__dict__, "_envs": None}
+
     def _normalize_by(self, statistics: Any) -> None:
         """Set the policy's normalisation from statistics of observations.
 

@@ -3,6 +3,7 @@ environments."""
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,7 @@ def test_statistics_are_those_of_the_generations_before() -> None:
     assert torch.equal(resumed(candidates, 1).fitness, second)
     resumed.load_state_dict(found.state_dict())
     assert torch.equal(resumed(candidates, 1).fitness, second)
+    assert torch.equal(pickle.loads(pickle.dumps(found))(candidates, 1).fitness, second)
     assert torch.equal(found(candidates, 0).fitness, first.fitness)  # another search begins
 
 
