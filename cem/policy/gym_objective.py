@@ -440,7 +440,14 @@ class GymObjective:
 
         if self._envs is None or self._envs.num_envs < count:
             vector_env: Any = SyncVectorEnv if self._mode == "sync" else AsyncVectorEnv
-            self._envs = vector_env([partial(_make_waiting_env, self._make)] * count)
+            envs = vector_env([partial(_make_waiting_env, self._make)] * count)
+            # The processes of an `AsyncVectorEnv` have copies, and it has no list of them.
+            different = {id(env.unwrapped) for env in getattr(envs, "envs", ())}
+            if 0 < len(different) < count:
+                raise ValueError(
+                    "expected a function that makes environments, got the same one again"
+                )
+            self._envs = envs
             self._envs.reset()
             # Processes of environments must end before the interpreter does.
             weakref.finalize(self, self._envs.close)

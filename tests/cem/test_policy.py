@@ -231,6 +231,9 @@ def test_what_does_not_fit_is_refused() -> None:
         GymObjective("CartPole-v1", nn.Linear(4, 3))
     with pytest.raises(TypeError, match="Box"):
         GymObjective("FrozenLake-v1", nn.Linear(1, 4))
+    env = Counter()
+    with pytest.raises(ValueError, match="got the same one again"):
+        GymObjective(lambda: env, nn.Linear(2, 2).double()).play(torch.zeros(2, 6), [1])
 
 
 def test_statistics_add_up_and_every_generation_has_episodes_of_its_own() -> None:
