@@ -447,6 +447,8 @@ class GymObjective:
                 raise ValueError(
                     "expected a function that makes environments, got the same one again"
                 )
+            if self._envs is not None:
+                self._envs.close()
             self._envs = envs
             self._envs.reset()
             # Processes of environments must end before the interpreter does.

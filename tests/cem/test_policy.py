@@ -253,6 +253,19 @@ def test_a_generation_of_a_search_is_one_call() -> None:
     assert found.state_dict()["seen"][0, 0] == objective()(np.zeros((6, 6)), 0).metrics["steps"]
 
 
+def test_environments_are_closed_when_more_are_made() -> None:
+    closed = []
+
+    class Closing(Counter):
+        def close(self) -> None:
+            closed.append(self)
+
+    found = GymObjective(Closing, nn.Linear(2, 2).double())
+    for candidates in (1, 3):
+        found.play(torch.zeros(candidates, 6), [1])
+    assert len(closed) == 2  # the one that shows its spaces, and that of the first candidate
+
+
 def test_the_actions_of_a_discrete_space_begin_where_it_does() -> None:
     spaces = gymnasium.spaces.Box(-1.0, 1.0, (3,)), gymnasium.spaces.Discrete(3, start=5)
     policy = EnvironmentPolicy(nn.Identity(), *spaces, like=torch.zeros(1))
