@@ -197,8 +197,8 @@ class GymObjective:
             module: The policy, which is not modified. Call its ``eval()`` before, if it behaves
                 differently in training.
             episodes: The number of episodes per candidate.
-            num_envs: The maximum number of environments that play in parallel. The result does
-                not depend on it.
+            num_envs: The maximum number of environments that play in parallel. The result
+                depends on it by rounding errors alone, if a layer has 400 weights or more.
             vectorization_mode: ``"sync"``: environments take their steps one after another;
                 ``"async"``: each environment runs in a process of its own.
             max_steps: The maximum number of steps per episode, in addition to the environment's
