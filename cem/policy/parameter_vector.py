@@ -57,7 +57,8 @@ class ParameterVector:
 
         The function is ``torch.func.vmap`` of the module. The module must not modify its
         buffers, as batch normalisation does in training. Call ``eval()`` of such a module
-        first.
+        first. ``vmap`` has no rule for ``nn.LSTM``, ``nn.LSTMCell``, ``nn.GRU`` and ``nn.RNN``;
+        a loop over ``nn.GRUCell`` works.
 
         Args:
             candidates: The candidates, a tensor or array of shape (N, dim).
