@@ -113,7 +113,8 @@ class CemPlanner(MPCPlannerBase):
             shaped = action.unflatten(-1, self.action_spec.shape)
             tensordict = self.env.step(tensordict.set(self._action_key, shaped))
             reward = tensordict[self._reward_key].squeeze(-1)
-            total = total + reward * is_running
+            # After the end a model may return NaN, which a product with 0 would keep.
+            total = total + reward.where(is_running, 0.0)
             is_running = is_running & ~tensordict["next", "done"].squeeze(-1)
             tensordict = step_mdp(tensordict)
         return total

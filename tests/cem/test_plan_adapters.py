@@ -134,3 +134,21 @@ class TestCemPlanner:
         rollout = env.rollout(3, planner)
         assert rollout["action"].shape == (3, 1)
         assert rollout["action"].abs().max() <= 2.0
+
+    def test_what_a_model_returns_after_the_end_does_not_count(self):
+        env = self.make_env()
+        from cem.plan.torchrl import CemPlanner
+
+        class EndingEnv(type(env)):
+            """A pendulum of reward 1 that ends at once: later rewards are NaN."""
+
+            def _step(self, tensordict):
+                after = super()._step(tensordict)
+                has_ended = tensordict["done"]
+                reward = torch.where(has_ended, torch.nan, 1.0)
+                return after.update({"reward": reward, "done": ~after["done"]})
+
+        env = EndingEnv(device="cpu")
+        planner = CemPlanner(env, 5, num_samples=20, iterations=2, seed=1)
+        planner(env.reset())
+        assert planner._planner.best_cost.item() == 1.0
