@@ -68,18 +68,18 @@ class CemPlanner(MPCPlannerBase):
         # The planner has a single dimension of environments.
         state = tensordict.reshape(-1).to_dict()
         action: Tensor = planner.plan(state)
-        return action.reshape(*tensordict.batch_size, *self.action_spec.shape)
+        return action.reshape(tensordict.batch_size + self.action_spec.shape)
 
     def _make_planner(self, tensordict: TensorDictBase) -> Planner:
         """Make a planner for the batch size of a state.
 
         Store it in ``_planner``, and return it.
         """
-        space = self.action_spec.space
+        spec = self.action_spec
         # A model may copy tensors to the host, which a CUDA graph cannot capture.
-        options: dict[str, Any] = {"graph": False, "device": self.action_spec.device}
-        low = space.low.flatten()
-        high = space.high.flatten()
+        options: dict[str, Any] = {"graph": False, "device": spec.device, "dtype": spec.dtype}
+        low = spec.space.low.flatten()
+        high = spec.space.high.flatten()
         # The planner cannot derive a standard deviation from infinite bounds. Actions without
         # bounds have the smallest and the largest number, whose difference is infinite.
         third = (high - low) / 3
@@ -88,7 +88,7 @@ class CemPlanner(MPCPlannerBase):
         self._planner = Planner(
             self._cost,
             horizon=self._horizon,
-            action_dim=math.prod(self.action_spec.shape),
+            action_dim=math.prod(spec.shape),
             bounds=(low, high),
             num_envs=tensordict.numel(),
             expand_state=True,
@@ -110,7 +110,7 @@ class CemPlanner(MPCPlannerBase):
         total = plans.new_zeros(plans.shape[:2])
         is_running = torch.ones_like(total, dtype=torch.bool)
         for action in plans.unbind(-2):
-            shaped = action.unflatten(-1, self.action_spec.shape)
+            shaped = action.reshape(total.shape + self.action_spec.shape)
             tensordict = self.env.step(tensordict.set(self._action_key, shaped))
             reward = tensordict[self._reward_key].squeeze(-1)
             # After the end a model may return NaN, which a product with 0 would keep.

@@ -152,3 +152,19 @@ class TestCemPlanner:
         planner = CemPlanner(env, 5, num_samples=20, iterations=2, seed=1)
         planner(env.reset())
         assert planner._planner.best_cost.item() == 1.0
+
+    def test_actions_have_the_shape_and_the_dtype_of_the_spec(self):
+        env = self.make_env()
+        from cem.plan.torchrl import CemPlanner
+
+        class NumberEnv(type(env)):
+            """A pendulum whose actions are single numbers of 64 bits."""
+
+            def _step(self, tensordict):
+                action = tensordict["action"].unsqueeze(-1).float()
+                return super()._step(tensordict.clone().set("action", action))
+
+        env = NumberEnv(device="cpu")
+        env.action_spec = type(env.action_spec)(-2.0, 2.0, (), dtype=torch.float64)
+        actions = env.rollout(3, CemPlanner(env, 5, num_samples=20, seed=1))["action"]
+        assert (actions.shape, actions.dtype) == ((3,), torch.float64)
