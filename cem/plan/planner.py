@@ -143,8 +143,8 @@ class Planner:
                     bounds. Default: a third of ``high - low``. For discrete actions: the share
                     of the uniform distribution at the beginning of each step, in [0, 1].
                     Default: 0.5.
-                min_std, max_std: The limits of standard deviations after an iteration. Default:
-                    no limits.
+                min_std, max_std: The limits of standard deviations after an iteration, except
+                    of those that begin at 0. Default: no limits.
                 adapt_std: False: the standard deviation does not change. Default: True.
                 beta: The exponent of the noise's power spectrum ``1 / f^beta``, finite, ``>=
                     0``; 0 is white noise. If an action only has an effect after many steps, try

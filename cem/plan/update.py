@@ -110,13 +110,14 @@ class Update:
     def _limit_std(self, distribution: Tensor) -> None:
         """Clamp the standard deviations of distributions (B, 4, d) to their limits, in place.
 
-        Without ``adapt_std`` restore the initial ones.
+        Without ``adapt_std`` restore the initial ones. An initial one of 0 stays 0.
         """
         options = self._options
         if not options.adapt_std:
             distribution[:, STD] = self._first_std
         elif options.min_std > 0.0 or options.max_std < torch.inf:
-            distribution[:, STD].clamp_(options.min_std, options.max_std)
+            std = distribution[:, STD].clamp_(options.min_std, options.max_std)
+            std.mul_(self._first_std > 0.0)
 
     def weigh(self, costs: Tensor) -> Tensor:
         """Return the weights of elites, shape (B, K).

@@ -152,6 +152,14 @@ def test_weights_of_a_temperature_move_the_mean_and_the_deviation() -> None:
             assert failed.distribution[0, [0, 3], 0].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("method", ["tdmpc2", "icem"])
+def test_an_action_without_deviation_stays_whatever_the_least_one_is(method: str) -> None:
+    planner = make(method=method, std=[0.5, 0.0], min_std=0.1)
+    planner.plan(STATE)
+    assert planner.elite_plans[..., 0].std() > 0.05
+    assert not planner.elite_plans[..., 1].any()
+
+
 def test_mppi_weighs_all_plans_and_keeps_its_deviation() -> None:
     planner = make(method="mppi", temperature=0.7, std=0.15)  # no action reaches a bound
     action = planner.plan(STATE)
