@@ -57,7 +57,7 @@ class CemSolver:
         self.n_steps = n_steps
         self.dtype = torch.float32
         if hasattr(self.model, "parameters"):
-            # Plans have the dtype of the model's first weight.
+            # The model gets plans in the dtype of its first weight.
             weights = self.model.parameters()
             self.dtype = next((weight.dtype for weight in weights), self.dtype)
         # stable-worldmodel reads this attribute of every solver.
@@ -84,7 +84,9 @@ class CemSolver:
         dim = math.prod(action_space.shape[1:])
         self.action_dim = dim * config.action_block
         bounds = _find_bounds(action_space, self._bounds, dim)
-        options = {"dtype": self.dtype, **self._options}
+        # The planner searches in float32 for a model of half precision.
+        dtype = torch.promote_types(self.dtype, torch.float32)
+        options = {"dtype": dtype, **self._options}
         if isinstance(bounds, tuple) and not np.isfinite(bounds).all():
             # The planner cannot derive a standard deviation from infinite bounds.
             options.setdefault("std", 1.0)
@@ -158,7 +160,7 @@ class CemSolver:
     __call__ = solve
 
     def _cost(self, info: Info, plans: Tensor) -> Any:
-        return self.model.get_cost(info, self._encode(plans))
+        return self.model.get_cost(info, self._encode(plans).to(self.dtype))
 
     def _encode(self, plans: Tensor) -> Tensor:
         """Return plans as the model sees them: discrete actions become one-hot vectors."""

@@ -113,6 +113,15 @@ class TestCemSolver:
         actions = solver.solve({"goal": torch.tensor([[1]])}, init_action=init)["actions"]
         assert torch.equal(actions[:, :1], init)
 
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+    def test_a_model_gets_plans_in_its_own_dtype(self, dtype):
+        class LinearModel(torch.nn.Linear):
+            def get_cost(self, info, plans):
+                return (info["goal"] - self(plans).sum(2)).square().sum(-1)
+
+        solver = make_solver(model=LinearModel(4, 2, bias=False, dtype=dtype))
+        assert max(solver.solve({"goal": torch.zeros(3, 2)})["costs"]) < 0.1
+
     def test_unknown_action_spaces_are_named(self):
         space = gymnasium.spaces.MultiBinary(2)
         with pytest.raises(TypeError, match=r"expected \(low, high\).*got MultiBinary"):
