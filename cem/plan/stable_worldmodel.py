@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.core.checks import as_torch_takes_it
 from cem.plan.planner import Planner
 
 # The names of stable-worldmodel for options, and the names of Planner.
@@ -198,7 +199,7 @@ class CemSolver:
         for name, value in info.items():
             # Only arrays of bools, integers ("i" and "u") and floats can become tensors.
             if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-                value = torch.from_numpy(value)
+                value = torch.from_numpy(as_torch_takes_it(value))
             if torch.is_tensor(value):
                 state[name] = value.to(self.dtype) if value.is_floating_point() else value
         return state
@@ -217,5 +218,5 @@ def _find_bounds(space: Any, bounds: Any, dim: int) -> Any:
         # A MultiDiscrete, which has `nvec`, has a row for every environment. All are equal.
         return space[0] if hasattr(space, "nvec") else space
     # A Box also has a row for every environment.
-    low, high = bounds or (space.low[0], space.high[0])
+    low, high = (space.low[0], space.high[0]) if bounds is None else bounds
     return np.broadcast_to(np.ravel(low), dim), np.broadcast_to(np.ravel(high), dim)

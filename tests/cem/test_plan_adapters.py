@@ -73,6 +73,11 @@ class TestCemSolver:
         actions = solver.solve({"goal": torch.full((3, 2), 6.0)})["actions"]
         assert 1.8 < actions[..., :2].max() <= 2.0
 
+    def test_bounds_and_states_may_be_any_arrays(self):
+        goals = np.full((3, 2), 6.0, dtype=">f4")[::-1]
+        actions = make_solver(bounds=np.array([-2.0, 2.0])).solve({"goal": goals})["actions"]
+        assert 1.8 < actions[..., :2].max() <= 2.0
+
     def test_a_search_begins_in_the_middle_or_with_the_actions_of_the_caller(self):
         solver = make_solver(bounds=(0.0, 3.0))
         mean, std = solver.init_action_distrib(2, torch.full((2, 1, 4), 0.5))
