@@ -73,7 +73,7 @@ def _is_leaf(node: Any) -> bool:
     if isinstance(node, list):
         # Lists of tensors or arrays are nestings. Lists of lists of numbers are arrays.
         return all(isinstance(x, Number) for x in pytree.tree_leaves(node))
-    has_numbers = type(node) is tuple and all(isinstance(x, (int, float)) for x in node)
+    has_numbers = type(node) is tuple and all(isinstance(x, Number) for x in node)
     return has_numbers and len(node) > 0
 
 

@@ -389,6 +389,12 @@ def test_states_may_be_lists_and_no_environment_is_nothing_to_plan() -> None:
     assert planner.plan(nothing, envs=[False, False]).shape == (0, 2)
 
 
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64])
+def test_a_tuple_of_numbers_of_numpy_is_one_state(number: Any) -> None:
+    action = make(distance).plan((number(1), number(-1)))
+    assert torch.equal(action, make(distance).plan((1.0, -1.0)))
+
+
 def distance(state: Tensor, plans: Tensor) -> Tensor:
     return (plans - state).square().sum((-2, -1))
 
