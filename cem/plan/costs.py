@@ -111,15 +111,18 @@ def rollout_cost(model: Model, final: Callable[[Any], Tensor] | None = None) -> 
         final: A function that returns the cost of the last state, shape ([B,] N), which is
             added at the end. None: nothing is added.
     """
-
-    def cost(state: Any, plans: Tensor) -> Tensor:
-        """Return the sum of the model's costs along each plan, shape ([B,] N)."""
-        state = pytree.tree_map(torch.clone, expand_state(state, plans))
-        total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
-        for action in plans.unbind(dim=-2):
-            state, step_cost = model(state, action)
-            total = total + step_cost
-        return total if final is None else total + final(state)
-
+    cost = partial(_roll_out, model, final)
     cost.expands_state = True  # type: ignore[attr-defined]
     return cost
+
+
+def _roll_out(
+    model: Model, final: Callable[[Any], Tensor] | None, state: Any, plans: Tensor
+) -> Tensor:
+    """Return the sum of the model's costs along each plan, shape ([B,] N)."""
+    state = pytree.tree_map(torch.clone, expand_state(state, plans))
+    total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
+    for action in plans.unbind(dim=-2):
+        state, step_cost = model(state, action)
+        total = total + step_cost
+    return total if final is None else total + final(state)

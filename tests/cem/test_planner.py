@@ -201,6 +201,28 @@ def test_autocast_changes_no_plan_and_a_copy_goes_on_as_the_original() -> None:
         assert torch.equal(steps(each, 2), expected)
 
 
+class Agent(torch.nn.Linear):
+    """A linear model of single steps with its planner."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+        self.planner = make(rollout_cost(self.step))
+
+    def step(self, state: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        state = state + self(action)
+        return state, state.square().sum(-1)
+
+
+def test_a_copy_of_an_agent_plans_with_the_model_of_the_copy() -> None:
+    agent = Agent()
+    copies = [copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))]
+    state = torch.ones(2)
+    expected = agent.planner.plan(state)
+    agent.requires_grad_(False).weight.neg_()
+    for each in copies:
+        assert torch.equal(each.planner.plan(state), expected)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
