@@ -49,11 +49,8 @@ class Memory(NamedTuple):
 def make_memory(first_mean: Tensor, num_envs: int, num_reused: int) -> Memory:
     """Return the memory of all environments at the start of an episode."""
     dim = len(first_mean)
-    # With a CUDA graph these tensors are modified in place later, which tensors made in
-    # inference mode do not allow.
-    with torch.inference_mode(False):
-        return Memory(
-            mean=first_mean.expand(num_envs, dim).clone(),
-            elites=first_mean.new_full((num_envs, num_reused, dim), math.nan),
-            generation=torch.zeros(num_envs, dtype=torch.int64, device=first_mean.device),
-        )
+    return Memory(
+        mean=first_mean.expand(num_envs, dim).clone(),
+        elites=first_mean.new_full((num_envs, num_reused, dim), math.nan),
+        generation=torch.zeros(num_envs, dtype=torch.int64, device=first_mean.device),
+    )

@@ -53,6 +53,8 @@ class Planner:
     keep the values that they had at the capture.
     """
 
+    # Gradient steps and CUDA graphs refuse tensors that were made in inference mode.
+    @torch.inference_mode(False)
     def __init__(  # noqa: PLR0913 - an option for each setting
         self,
         cost: Cost,

@@ -223,6 +223,7 @@ class Search:
             step = (std * slope / length).nan_to_num(0.0, 0.0, 0.0)
             vectors.add_(step, alpha=stride).clamp_(*self.space.limits)
 
+    @torch.inference_mode(False)
     @torch.enable_grad()
     def _find_gradient(self, state: State, vectors: Tensor) -> Tensor:
         """Return the gradients of the costs of vectors (B, K, d), of the same shape."""

@@ -368,6 +368,14 @@ def test_gradient_steps_need_a_gradient_and_elites(
         make(cost, gradient_steps=1, **options).plan(STATE)
 
 
+def test_gradient_steps_are_the_same_in_inference_mode() -> None:
+    expected = make(gradient_steps=2, knots=3).plan(STATE)
+    with torch.inference_mode():
+        planner = make(gradient_steps=2, knots=3)
+        assert torch.equal(planner.plan(STATE), expected)
+    planner.plan(STATE)
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"method": "tdmpc2"}, {"knots": 3, "beta": 1.0}, {"gradient_steps": 2}],
