@@ -14,7 +14,7 @@ from torch import Tensor
 from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
-_PACKAGE = f"{Path(__file__).parents[1]}/"
+_INSIDE = (f"{Path(__file__).parents[1]}/", f"{Path(torch.__file__).parent}/")
 
 _SAME = 1e-5  # the largest difference of equal values, relative to the largest one
 
@@ -216,10 +216,13 @@ def check_distribution(mean: Tensor, std: Tensor) -> None:
 
 
 def outside() -> int:
-    """Return the ``stacklevel`` that makes a warning name the code outside this package."""
+    """Return the ``stacklevel`` that makes a warning name code outside this package.
+
+    Nor does it name torch, whose decorators call functions of this package.
+    """
     level = 1
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         level += 1
         frame = frame.f_back
     return level

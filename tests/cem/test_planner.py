@@ -359,8 +359,9 @@ def test_costs_that_are_all_unusable_are_warned_of() -> None:
     def cost(state: Tensor, plans: Tensor) -> Tensor:
         return plans.sum((-2, -1)) + state
 
-    with pytest.warns(RuntimeWarning, match="no plan has a usable cost: all are NaN"):
+    with pytest.warns(RuntimeWarning, match="no plan has a usable cost: all are NaN") as seen:
         Planner(cost, 3, 1, (-1.0, 1.0), seed=1).plan(torch.tensor(math.nan))
+    assert seen[0].filename == __file__
     planner = Planner(cost, 3, 1, (-1.0, 1.0), num_envs=2, seed=1)
     with pytest.warns(RuntimeWarning, match=r"no plan has a usable cost in environments \[1\]"):
         action = planner.plan(torch.tensor([[0.0], [math.inf]]))
