@@ -198,8 +198,9 @@ class SplineSpace(BoxSpace):
         super().__init__(length, bounds, std)
         self._horizon = horizon
         self._kind = kind
-        # This matrix maps knots to actions.
-        self._basis = self._make_matrix(torch.arange(horizon))
+        # This matrix maps knots to actions. Of times that are integers, torch would make floats
+        # of its default dtype, which may have fewer digits than plans.
+        self._basis = self._make_matrix(torch.arange(horizon, dtype=self.first_mean.dtype))
         # This matrix maps actions to the knots of the nearest spline, by least squares.
         self._fit = torch.linalg.pinv(self._basis.double()).to(self._basis)
         # A cache of the matrices that shift knots forward, by the number of actions to shift.
@@ -231,7 +232,8 @@ class SplineSpace(BoxSpace):
         """Return the knots (..., d) of the same splines, ``steps`` actions later."""
         if steps not in self._shifts:
             actions_per_knot = (self._horizon - 1) / (self.length - 1)
-            times = torch.arange(self.length) * actions_per_knot + steps
+            knots = torch.arange(self.length, dtype=self.first_mean.dtype)
+            times = knots * actions_per_knot + steps
             self._shifts[steps] = self._make_matrix(times)
         return _multiply(self._shifts[steps], self._split_steps(vectors)).flatten(-2)
 

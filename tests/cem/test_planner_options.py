@@ -218,6 +218,16 @@ def test_splines_are_those_of_scipy(kind: str) -> None:
     assert np.allclose(matrix.numpy() @ knots, splines[kind](times))
 
 
+def test_knots_have_the_digits_of_plans() -> None:
+    options: dict[str, Any] = {"knots": 3, "spline": "linear", "dtype": torch.float64}
+    space = Planner(distance, 8, 1, (-1.0, 1.0), **options).space
+    line = torch.linspace(0.1, 0.8, 8, dtype=torch.float64)[:, None]
+    knots = space.encode(line)
+    assert torch.allclose(space.decode(knots), line, rtol=0, atol=1e-14)
+    (shifted,) = space.shift_mean(knots[None], 1)
+    assert torch.allclose(space.decode(shifted)[0, :4], line[1:5], rtol=0, atol=1e-14)
+
+
 def test_a_plan_by_knots_moves_in_time_and_stays_within_the_bounds() -> None:
     planner = make(knots=3, spline="linear", std=0.0)
     ramp = torch.tensor([0.0, 0.2, 0.4, 0.2, 0.0])[:, None].expand(3, 5, 2)
