@@ -345,6 +345,8 @@ def make_space(
                 f"expected action_dim {len(sizes)} for {bounds!r}, got {action_dim}; "
                 f"for a vector environment pass its single_action_space"
             )
+        if options.knots is not None:
+            raise ValueError("expected real actions for knots, got discrete ones")
         # For discrete actions ``std`` is the share of the uniform distribution in the initial
         # distribution.
         spread = 0.5 if options.std is None else options.std

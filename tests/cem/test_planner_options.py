@@ -449,6 +449,11 @@ def test_discrete_plans_have_values() -> None:
         planner.plan(0.0, proposals=torch.full((1, 6, 1), 5))
 
 
+def test_discrete_actions_have_no_spline() -> None:
+    with pytest.raises(ValueError, match="expected real actions for knots"):
+        Planner(distance, 6, bounds=Discrete(3), knots=2)
+
+
 def test_all_elites_may_be_kept() -> None:
     planner = Planner(
         lambda state, plans: plans.sum((1, 2)), 3, 1, (-1.0, 1.0), method="mppi", keep=1.0
