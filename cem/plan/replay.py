@@ -118,5 +118,7 @@ def _describe(leaf: Any) -> Any:
     return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
 
 
+# Tensors that were made in inference mode could not be overwritten outside it.
+@torch.inference_mode(False)
 def _copy(leaf: Any) -> Any:
     return leaf.clone() if isinstance(leaf, Tensor) else leaf

@@ -336,7 +336,8 @@ class TestGraph:
                 graph.reset()
             if step == 4 and "num_envs" not in options:
                 state = torch.zeros(2, 2, device="cuda")  # captured again
-            assert torch.equal(eager.plan(state), graph.plan(state))
+            with torch.inference_mode(step < 2):  # the graph is captured in inference mode
+                assert torch.equal(eager.plan(state), graph.plan(state))
             assert torch.equal(eager.mean, graph.mean)
             assert torch.equal(eager.best_cost, graph.best_cost)
 
