@@ -94,7 +94,7 @@ class Planner:
                 begins at 0 or at the end nearest to 0. For discrete actions pass a ``Discrete``
                 or ``MultiDiscrete`` of Gymnasium or a ``cem.families.Categorical``; their plans
                 are int64. An action of a ``Discrete`` has shape (1,), but the environment
-                expects a number: pass ``int(action)`` to it. For vector environments of
+                expects a number: pass ``action.item()`` to it. For vector environments of
                 Gymnasium pass the ``single_action_space``.
             method: ``"cem"``, ``"icem"``, ``"mppi"`` or ``"tdmpc2"``: use the options of a
                 published method in place of the defaults below. Options that are passed as

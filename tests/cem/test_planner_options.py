@@ -449,6 +449,12 @@ def test_discrete_plans_have_values() -> None:
         planner.plan(0.0, proposals=torch.full((1, 6, 1), 5))
 
 
+@pytest.mark.parametrize("as_state", [torch.zeros, np.zeros])
+def test_the_environment_gets_the_item_of_a_discrete_action(as_state: Any) -> None:
+    planner = Planner(lambda state, plans: -plans.sum((1, 2)), 6, bounds=Discrete(3), seed=1)
+    assert planner.plan(as_state(1)).item() in Discrete(3)
+
+
 def test_discrete_actions_have_no_spline() -> None:
     with pytest.raises(ValueError, match="expected real actions for knots"):
         Planner(distance, 6, bounds=Discrete(3), knots=2)
