@@ -186,6 +186,8 @@ class CemSolver:
         num_missing = self.horizon - (0 if init is None else init.shape[1])
         has_actor = hasattr(self.model, "get_action")
         if num_missing > 0 and has_actor:
+            if init is not None and init.is_floating_point():
+                init = init.to(self.dtype)
             rest: Tensor = self.model.get_action(info, horizon=num_missing, prefix_actions=init)
             return rest if init is None else torch.cat([init.to(rest.device), rest], dim=1)
         if init is None:

@@ -124,8 +124,16 @@ class TestCemSolver:
             def get_cost(self, info, plans):
                 return (info["goal"] - self(plans).sum(2)).square().sum(-1)
 
+            def get_action(self, info, horizon, prefix_actions):
+                if prefix_actions is None:
+                    prefix_actions = info["goal"].new_zeros(3, 1, 4)
+                return self(prefix_actions[:, -1:]).repeat(1, horizon, 2)
+
         solver = make_solver(model=LinearModel(4, 2, bias=False, dtype=dtype))
-        assert max(solver.solve({"goal": torch.zeros(3, 2)})["costs"]) < 0.1
+        info = {"goal": torch.zeros(3, 2, dtype=dtype)}
+        first = solver.solve(info)
+        then = solver.solve(info, init_action=first["actions"][:, 1:])
+        assert max(first["costs"] + then["costs"]) < 0.1
 
     def test_unknown_action_spaces_are_named(self):
         space = gymnasium.spaces.MultiBinary(2)
