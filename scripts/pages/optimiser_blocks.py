@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pages.result_files import (
@@ -209,8 +210,16 @@ above the optimum. Share that a search reaches:
 
 {markdown(["evaluations", *_COLUMNS], rows)}
 
-A row has the default of `cem`, and the best measured method of SciPy and of pycma, also \
-after SLSQP: [which ones](docs/optimiser.md#beside-its-peers)."""
+A row has the default of `cem`, and the best measured method of SciPy and of pycma, alone or \
+after SLSQP: [which ones](docs/optimiser.md#beside-its-peers). {_practice_claim()}"""
+
+
+def _practice_claim() -> str:
+    """Return README's sentence on the problems of practice that `cem` solves first."""
+    result = load_all("practice")[0]
+    problems = len(result.data["problems"])
+    return f"""On {_count_wins(result)} of {problems} practical problems it needs fewer \
+evaluations than these and Bayesian optimisation (Optuna)."""
 
 
 def coco(*suites: str) -> str:
@@ -325,33 +334,40 @@ def _practice_block(result: Result) -> str:
     runs have not solved the problem, the cell is ">" and the fewest evaluations of these runs,
     which the median exceeds. A median is bold if no number of the row is smaller.
     """
-    problems = result.data["problems"]
-    labels = result.data["labels"]
+    cell = partial(_practice_cell, result)
+    rows = {name: name for name in result.data["problems"]}
+    columns = result.data["labels"]
+    table = make_table("evaluations", result, columns=columns, rows=rows, cell=cell)
+    return f"""Evaluations until a value is within 1% of the best known: medians of nine \
+starts. `cem`, called candidate by candidate, needs the fewest for {_count_wins(result)} of \
+{len(rows)} problems.\n\n{table}"""
 
-    def median(problem: str, search: str) -> float | None:
+
+def _practice_cell(result: Result, problem: str, search: str) -> str:
+    """Return the cell of a problem and a search in the table of `_practice_block`."""
+
+    def median(search: str) -> float | None:
         """Return the median, or None if most runs have not solved the problem."""
         return result.figures.get(f"practice.{problem}.{search}.evaluations")
 
-    def lower_bound(problem: str, search: str) -> float:
+    def lower_bound(search: str) -> float:
         """Return the median, or if there is none, the fewest evaluations of unsolved runs."""
-        runs = problems[problem][search]
+        runs = result.data["problems"][problem][search]
         counts = [run["evaluations"] for run in runs if not run["is_solved"]]
-        return median(problem, search) or min(counts)
+        return median(search) or min(counts)
 
-    def cell(problem: str, search: str) -> str:
-        least = lower_bound(problem, search)
-        if median(problem, search) is None:
-            return f">{least:,}"
-        # `labels` has all searches, the columns of the table.
-        is_smallest = least == min(lower_bound(problem, name) for name in labels)
-        return f"**{least:,.0f}**" if is_smallest else f"{least:,.0f}"
+    least = lower_bound(search)
+    if median(search) is None:
+        return f">{least:,}"
+    # The labels have all searches, the columns of the table.
+    is_smallest = least == min(map(lower_bound, result.data["labels"]))
+    return f"**{least:,.0f}**" if is_smallest else f"{least:,.0f}"
 
-    rows = {name: name for name in problems}
-    wins = sum(cell(name, "cem").startswith("**") for name in problems)  # Bold cells.
-    table = make_table("evaluations", result, columns=labels, rows=rows, cell=cell)
-    return f"""Evaluations until a value is within 1% of the best known: medians of nine \
-starts. `cem`, called candidate by candidate, needs the fewest for {wins} of \
-{len(problems)} problems.\n\n{table}"""
+
+def _count_wins(result: Result) -> int:
+    """Return the number of problems for which `cem` needs the fewest evaluations."""
+    cells = [_practice_cell(result, problem, "cem") for problem in result.data["problems"]]
+    return sum(cell.startswith("**") for cell in cells)
 
 
 def asynchronous() -> str:

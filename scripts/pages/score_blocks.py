@@ -140,10 +140,10 @@ def headline() -> str:
     return f"""`cem` is an optimiser for PyTorch and NumPy: like `scipy.optimize.minimize`, \
 but for simulations and experiments that are expensive or have no gradient, on CPU and CUDA. \
 Its methods are CMA-ES and the cross-entropy method (CEM). With 1,000 evaluations of five \
-parameters it reaches {ours} of the targets of the benchmark BBOB, SciPy's best method {scipy} \
-and pycma's {pycma}. Its showcase learns to play Tetris in a minute on two cores: an estimated \
-{in_words(learned)} lines per game, {learned / dt20:.2g} times dt20, the best published linear \
-player."""
+parameters it reaches {ours} of the benchmark BBOB's levels of accuracy, SciPy's best method \
+{scipy} and pycma's {pycma}. Its showcase learns to play Tetris in a minute on two cores: an \
+estimated {in_words(learned)} lines per game, {learned / dt20:.2g} times dt20, the best \
+published linear player."""
 
 
 def first_run() -> str:
