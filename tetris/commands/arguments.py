@@ -137,7 +137,7 @@ def controller_for(source: str | None, rules: Rules) -> tuple[str, LinearControl
     Without an argument, return the default controller of the board. Raise ValueError if the
     controller cannot play by the rules.
     """
-    if not source:  # The default controller has a feature for each of ten columns.
+    if source is None:  # The default controller has a feature for each of ten columns.
         source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
     controller = resolve(source)
     controller.names_on(rules)  # It raises if the controller cannot play.

@@ -180,7 +180,9 @@ def read_fumen(text: str) -> list[FumenPage]:
         data = re.sub(r"[?\s]", "", text[version.end() :])
     wrong_characters = set(data) - set(_DIGITS)
     if not data or wrong_characters:
-        raise ValueError(f"expected a fumen that begins with {_PREFIX}, got {text[:20]!r}")
+        raise ValueError(
+            f"expected a fumen, {_PREFIX} and letters, digits, + or /, got {text[:20]!r}"
+        )
     digits = [_DIGITS.index(character) for character in data]
     try:
         return list(_pages(digits[::-1]))

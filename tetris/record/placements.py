@@ -189,7 +189,9 @@ class PlacementTable:
 
     def _describe_position(self) -> str:
         """Return the piece and the board, and what is known of the next piece."""
-        known = "" if self.next_piece is None else f", next {PIECE_LETTERS[self.next_piece]}"
+        known = ""
+        if self.next_piece is not None:  # The values are those of both placements.
+            known = f", valued with the best place of {PIECE_LETTERS[self.next_piece]} after it"
         if self.player.lookahead is Lookahead.EXPECTIMAX:
             known = ", the best two compared by what may follow"
         return f"{PIECE_LETTERS[self.best.piece]} on {self.rules.board}{known}"

@@ -8,6 +8,7 @@ import functools
 import importlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -280,6 +281,7 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
             "/no/such: expected a folder to write to, found none",
         ),
         ("evaluate dt20 --lookahead --pieces-known 2", "not allowed with argument"),
+        ("watch '' --html a.html", "got ''"),  # an empty variable is not the default
         ("estimate dt20 --streams 127", "a whole number from 128 to 8,192, got '127'"),
         (
             "estimate bdu --board 8x8",
@@ -299,7 +301,7 @@ def test_bad_input_is_one_line_and_status_2_and_leaves_nothing(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    name, *words = command.split()
+    name, *words = shlex.split(command)
     ended = script(f"{name}_tetris", *words)
     assert (ended.status, ended.out) == (2, "")
     (line,) = ended.err.splitlines()
