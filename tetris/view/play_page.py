@@ -11,7 +11,14 @@ from tetris.play.controller import LinearController, known_names, published
 from tetris.play.own_features import BUILT_IN
 from tetris.view.replay_page import asset, engine_parts, json_script, project_link
 
-_PROGRAMS = ("board.js", "engine.js", "learning.js", "play_sides.js", "result_card.js", "play_page.js")
+_PROGRAMS = (
+    "board.js",
+    "engine.js",
+    "learning.js",
+    "play_sides.js",
+    "result_card.js",
+    "play_page.js",
+)
 
 
 def play_page(
