@@ -123,7 +123,9 @@ class Problem:
         if box is None:
             return np.array(points)
         low, high = (end.double().unsqueeze(-2) for end in box)
-        return map_points(torch.from_numpy(points), low, high).numpy()
+        # One by one, as a resumed search has them: torch rounds the same number differently at
+        # another place of a larger array.
+        return np.vstack([map_points(torch.from_numpy(x), low, high) for x in points])
 
 
 @dataclass

@@ -8,8 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from cem import CheckpointError, Evaluation, Float, Int, maximize, minimize
+from cem import (
+    CEMConfig,
+    CheckpointError,
+    CrossEntropyMethod,
+    Evaluation,
+    Float,
+    Int,
+    maximize,
+    minimize,
+)
+from cem.run.evaluator import Evaluator
 from cem.search import loop
+from cem.search.assisted import Problem
 from cem.search.descent import Descent
 from cem.search.quadratic import QuadraticModel
 
@@ -281,6 +292,16 @@ class TestMinimize:
                 results.append(minimize(rosenbrock, np.zeros(3), 1.0, workers=pool, **options))
         assert results[0].settings["model"] == "quadratic"
         assert len({(tuple(result.x), result.evaluations) for result in results}) == 1
+
+    def test_a_point_does_not_depend_on_the_candidates_beside_it(self):
+        """A restart within bounds then resumes with the bits of its model's points."""
+        config = CEMConfig.cma(bound_handling="transform")
+        options = {"maximize": False, "bounds": (-1, 1), "config": config, "seed": 1}
+        search = CrossEntropyMethod(np.zeros(3), 1.0, 20, **options)
+        problem = Problem(search, Evaluator(sum, maximize=False))
+        candidates = search.ask()
+        alone = [problem.points_of(candidate[None]) for candidate in candidates]
+        np.testing.assert_array_equal(problem.points_of(candidates), np.vstack(alone))
 
     @pytest.mark.parametrize("changes", [(2, None), (None, 2)])
     def test_a_folder_keeps_how_many_values_a_model_gets_at_a_time(self, tmp_path, changes):
