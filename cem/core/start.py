@@ -96,6 +96,12 @@ def init(  # noqa: PLR0913 - an option for each setting
     )
 
 
+def dtype_of(mean: Any) -> torch.dtype:
+    """Return the default dtype of a search: that of a float64 mean, otherwise float32."""
+    is_double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
+    return torch.float64 if is_double else torch.float32
+
+
 def _check_start(
     mean: Any,
     std: Any,
@@ -105,16 +111,13 @@ def _check_start(
 ) -> tuple[Tensor, Tensor, bool]:
     """Return the first mean and standard deviation, and whether there are real parameters.
 
-    The mean and the standard deviation are tensors of shape (..., dim) on ``device``. If
-    ``dtype`` is None, they are float64 if ``mean`` is a float64 tensor or array, otherwise
-    float32.
+    The mean and the standard deviation are tensors of shape (..., dim) on ``device``.
 
     If a search only has discrete parameters, its ``mean`` has 0 dimensions. This function then
     returns a mean with one dimension, from which nothing is drawn.
     """
     if dtype is None:
-        is_double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
-        dtype = torch.float64 if is_double else torch.float32
+        dtype = dtype_of(mean)
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
     if isinstance(mean, np.ndarray) and device.type != "cpu":

@@ -118,7 +118,12 @@ class Evaluations(NamedTuple):
 
 
 def read_evaluated(
-    source: Any, space: Space | None, bounds: Any, integers: Any, maximize: bool
+    source: Any,
+    space: Space | None,
+    bounds: Any,
+    integers: Any,
+    maximize: bool,
+    dtype: torch.dtype,
 ) -> Evaluations:
     """Return the evaluations that the caller passed as the option ``evaluated``.
 
@@ -132,6 +137,7 @@ def read_evaluated(
         bounds: The bounds of the call, or None.
         integers: The integer parameters of vectors, as in ``CEMConfig``, or None.
         maximize: Whether the search maximises.
+        dtype: The dtype of the search.
 
     Raises:
         TypeError: If a source has another type.
@@ -144,7 +150,7 @@ def read_evaluated(
         # ``encode_points`` has already set points between two integers to NaN. A point of NaN
         # is not reachable.
         integers = None
-    is_reachable = _are_reachable(candidates, bounds, integers)
+    is_reachable = _are_reachable(candidates, bounds, integers, dtype)
     _warn_of_unreachable(is_reachable)
     fitness = fitness[is_reachable]
     if not np.isfinite(fitness).any():
@@ -183,17 +189,20 @@ def _warn_of_unreachable(is_reachable: Any) -> None:
         )
 
 
-def _are_reachable(candidates: Any, bounds: Any, integers: Any) -> Any:
+def _are_reachable(candidates: Any, bounds: Any, integers: Any, dtype: torch.dtype) -> Any:
     """Return flags of the candidates that a search can reach, shape (n,).
 
     A candidate is reachable if it is finite, within the bounds, and an integer where the search
-    has integers.
+    has integers. A search of float32 rounds its bounds, so that 0.7 becomes less than 0.7.
     """
     is_reachable = np.isfinite(candidates).all(1)
     if bounds is not None:
-        low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
+        low, high, rounded = (
+            as_real("bounds", numbers).to(dtype).double().cpu().numpy()
+            for numbers in (*ends_of(bounds), candidates)
+        )
         # Bounds are two numbers for all columns, or belong to the first columns.
-        bounded = candidates[:, : low.size] if low.ndim else candidates
+        bounded = rounded[:, : low.size] if low.ndim else rounded
         is_reachable &= ((bounded >= low) & (bounded <= high)).all(1)
     if integers is not None:
         columns = CEMConfig(integers=integers).integers_of(candidates.shape[1])

@@ -13,6 +13,7 @@ from torch import Tensor
 from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real, draw_seed
 from cem.core.config import CEMConfig
+from cem.core.start import dtype_of
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 from cem.run.code_digest import digest_code
@@ -280,8 +281,15 @@ def choose_plan(
     }
     known = None
     if options["evaluated"] is not None:
+        # The default mean is an array of float64.
+        dtype = torch.float64 if mean is None else dtype_of(mean)
         known = read_evaluated(
-            options["evaluated"], space, options["bounds"], options["integers"], maximize
+            options["evaluated"],
+            space,
+            options["bounds"],
+            options["integers"],
+            maximize,
+            options["dtype"] or dtype,
         )
         if constraints is not None:
             known = known.if_feasible(constraints, mean)

@@ -56,6 +56,16 @@ class TestEvaluated:
             point = first_point(bowl, bounds=[(0, 1)] * 2, evaluated=(points, values))
         np.testing.assert_allclose(point, [0.2, 0.2])
 
+    def test_points_at_a_bound_count_in_the_dtype_of_the_search(self):
+        """In float32, 0.7 is less than 0.7. A warning would say that points do not count."""
+        options = {"bounds": (0.7, 1), "vectorize": "loop", "budget": 20, "seed": 1}
+        found = minimize(torch.sum, torch.full((2,), 0.8), 0.1, **options)
+        assert (found.x.double() < 0.7).all()
+        options["evaluated"] = found
+        assert minimize(torch.sum, torch.full((2,), 0.8), 0.1, **options).fun == found.fun
+        with pytest.warns(RuntimeWarning, match="outside the bounds"):
+            first_point(np.sum, **options)  # of float64
+
     def test_points_that_the_space_does_not_contain_do_not_count(self):
         space = {"rate": SPACE["rate"], "layers": 3, "kind": Choice("b", "c")}
         point = {"rate": 0.01, "layers": 3, "kind": "b"}
