@@ -183,11 +183,12 @@ class Journal:
             raise OSError(error.errno, message, str(self._path)) from error
 
 
-def read_evaluations(path: Path) -> tuple[str, Any, Any]:
+def read_evaluations(path: Path) -> tuple[str, bool, Any, Any]:
     """Read a journal.
 
     Returns:
         name: The name of the objective.
+        is_maximum: Whether the search maximised.
         candidates: The candidates, shape (n, dim).
         fitness: Their fitness, shape (n,); NaN if a candidate failed.
 
@@ -201,11 +202,12 @@ def read_evaluations(path: Path) -> tuple[str, Any, Any]:
         search = json.loads(header)
         record = _record_type(search)
         name = str(search["objective"])
+        is_maximum = search["maximize"]
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path}: expected a journal, got {header[:80]!r}") from error
     records = _read_records(path, record, len(header))
     records = records[_has_ended(records)]
-    return name, records["x"], records["fitness"]
+    return name, is_maximum, records["x"], records["fitness"]
 
 
 def _record_type(search: Mapping[str, Any]) -> Any:

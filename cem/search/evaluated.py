@@ -219,7 +219,7 @@ def _read_source(source: Any, space: Space | None, maximize: bool) -> Evaluation
             value per point.
     """
     if isinstance(source, (str, Path)):
-        return _read_journals(Path(source), space)
+        return _read_journals(Path(source), space, maximize)
     if hasattr(source, "trials"):  # a study of Optuna
         points, values = _read_study(source, space)
         is_maximum = source.directions[0].name == "MAXIMIZE"
@@ -322,20 +322,24 @@ def _check_direction(source: str, is_maximum: bool, maximize: bool) -> None:
         )
 
 
-def _read_journals(path: Path, space: Space | None) -> Evaluations:
+def _read_journals(path: Path, space: Space | None, maximize: bool) -> Evaluations:
     """Return the evaluations of a journal, or of all journals in a checkpoint folder.
 
     Raises:
-        ValueError: If there are no evaluations, or they have other named parameters.
+        ValueError: If there are no evaluations, or they have other named parameters, or were
+            optimised in the other direction.
     """
     files = [path]
     if path.is_dir():
         files = sorted(path.rglob("*.journal"))
-    # Each journal is a tuple: the name of its objective, its candidates and their fitness.
+    # Each journal is a tuple: the name of its objective, whether it was maximised, the
+    # candidates and their fitness.
     journals = [read_evaluations(file) for file in files]
-    if not any(len(fitness) for _, _, fitness in journals):
+    if not any(len(fitness) for *_, fitness in journals):
         raise ValueError(f"{path}: expected evaluations, got none")
-    objectives, candidates, fitness = zip(*journals, strict=True)
+    objectives, are_maxima, candidates, fitness = zip(*journals, strict=True)
+    for is_maximum in are_maxima:
+        _check_direction("journal", is_maximum, maximize)
     # The name of an objective ends with the named parameters, if there are any.
     parameters = "" if space is None else f" of {space!r}"
     if not all(objective.endswith(parameters) for objective in objectives):

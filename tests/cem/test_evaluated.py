@@ -223,10 +223,13 @@ class TestWhatAResultSays:
 
 
 class TestPointsThatMeanSomethingElse:
-    def test_values_of_the_other_direction_raise(self):
-        highest = maximize(lambda x: -bowl(x), np.zeros(3), 1.0, vectorize="loop", budget=40)
-        with pytest.raises(ValueError, match="a result that is minimised, got one that is max"):
-            minimize(bowl, vectorize="loop", evaluated=highest)
+    def test_values_of_the_other_direction_raise(self, tmp_path):
+        options = {"vectorize": "loop", "budget": 40, "checkpoint": tmp_path}
+        highest = maximize(lambda x: -bowl(x), np.zeros(3), 1.0, **options)
+        for source, name in ((highest, "result"), (tmp_path, "journal")):
+            message = f"a {name} that is minimised, got one that is max"
+            with pytest.raises(ValueError, match=message):
+                minimize(bowl, vectorize="loop", evaluated=source)
 
     def test_a_folder_of_other_parameters_raises(self, tmp_path):
         space = {"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)}
