@@ -440,7 +440,9 @@ class Constrained(CrossEntropyMethod):
         # A candidate begins with this many columns of the normal distribution. The columns of
         # families follow.
         self._num_normal = self._state.settings.normal
-        self._first_families = first[self._num_normal :].to(self._state.distribution)
+        # The distribution begins at some distance from bounds, where the mean may be.
+        numbers = as_real("mean", arguments[0]).to(self._state.distribution)
+        self._first = torch.cat([numbers, first[self._num_normal :].to(numbers)])
         self._margin = _MIN_MARGIN
         # There will be one multiplier per constraint. Their number is known only after the
         # first evaluation.
@@ -468,8 +470,7 @@ class Constrained(CrossEntropyMethod):
         """Draw candidates of this generation; the very first candidate is fixed."""
         candidates = super().ask(count)
         if self._generation == 0:
-            first = torch.cat([self._state.mean[: self._num_normal], self._first_families])
-            candidates[0] = self._copy(with_integers(self._state, first))
+            candidates[0] = self._copy(with_integers(self._state, self._first))
         return candidates
 
     def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:

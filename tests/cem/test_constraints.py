@@ -86,6 +86,13 @@ class TestOptimum:
         assert result.success
         assert result.x[0] >= 0
 
+    def test_is_the_first_mean_if_no_candidate_is_better(self):
+        """The first candidate is the mean also at a bound, which the others approach."""
+        options = {"bounds": (0, 1), "constraints": lambda x: x[:, 0] - 0.5, "budget": 40}
+        result = minimize(lambda x: x.sum(1), np.zeros(2), 0.25, seed=1, **options)
+        assert result.fun == 0.0
+        assert not result.x.any()
+
     def test_ends_a_search_at_the_target_by_feasible_candidates_alone(self):
         result = minimize(sphere, START, 1.0, constraints=outside, target=2.1, seed=1)
         assert result.reason == "target"
