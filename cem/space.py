@@ -384,11 +384,16 @@ class Space:
         return spreads
 
     def decode(self, x: Any) -> dict[str, Any]:
-        """Return the values of a candidate, shape (dim,), by name, with fixed parameters."""
+        """Return the values of a candidate, shape (dim,), by name, with fixed parameters.
+
+        A search in which no candidate succeeded has a candidate of NaN, and values of NaN.
+        """
         row = x.tolist()
         values = dict(self.parameters)
+        is_known = not math.isnan(row[0])
         for name, column in self.columns.items():
-            values[name] = self.parameters[name].value_of(row[column])
+            value_of = self.parameters[name].value_of
+            values[name] = value_of(row[column]) if is_known else math.nan
         return values
 
     def by_column(self, x: Any) -> dict[str, Any]:

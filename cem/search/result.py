@@ -47,9 +47,10 @@ class Result(Generic[_Vector]):
 
     Attributes:
         x: The fittest candidate of all restarts, shape (dim,). It is an array if the first mean
-            was one, otherwise a tensor, or a dict of named parameters. It is NaN if no
-            candidate was evaluated in time. With constraints it is the fittest feasible
-            candidate, or if there is none, the candidate with the smallest violation.
+            was one, otherwise a tensor, or a dict of named parameters. It, or each value of the
+            dict, is NaN if no candidate was evaluated in time, or none succeeded. With
+            constraints it is the fittest feasible candidate, or if there is none, the candidate
+            with the smallest violation.
         fun: The fitness of ``x``.
         violation: The largest violation of a constraint by ``x``; 0.0 within ``tolerance``.
         mean: The last mean of the restart that found ``x``, averaged over generations by

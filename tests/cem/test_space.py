@@ -109,6 +109,13 @@ def test_processes_and_failures_change_nothing(tmp_path):
     assert (whole.x, whole.history["best_fitness"]) == (alone.x, alone.history["best_fitness"])
 
 
+def test_without_a_success_each_value_is_nan():
+    result = minimize(loss, SPACE, time_limit_s=0, seed=1)
+    unknown = dict.fromkeys(SPACE, math.nan)
+    assert repr(result.x) == repr({**unknown, "epochs": 10})
+    assert (result.reason, result.evaluations) == ("time_limit", 0)
+
+
 def test_choices_alone_are_a_space():
     result = minimize(
         lambda p: sum(p.values()),
