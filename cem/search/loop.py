@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import mix_seed
-from cem.core.bounds import check_bounds
+from cem.core.bounds import ends_of
 from cem.core.checks import as_real, check_real, outside
 from cem.core.reasons import Reason
 from cem.optimizer import CrossEntropyMethod
@@ -321,10 +321,12 @@ def _draw_distant_start(plan: Plan, attempt: Attempt, seed: int) -> Start:
     std = as_real("std", plan.start.std).cpu()
     wider_std = std * (1 + plan.misses)
     center = as_real("mean", plan.start.mean).double().cpu()
-    bounds = check_bounds(plan.options["bounds"], center)
+    bounds = plan.options["bounds"]
     if bounds is None:
         return Start(_draw_mean(plan, wider_std, attempt, seed), wider_std)
-    low, high = bounds
+    # A mean of float32 may be beyond a bound of float64, so this does not check it.
+    ends = ends_of(bounds, len(center))
+    low, high = (as_real("bounds", end).double().cpu().expand_as(center) for end in ends)
     has_two_bounds = (high - low).isfinite()
     start_std = torch.where(has_two_bounds, std, wider_std)
     # Draw all means from normal distributions, then replace some of them by uniform numbers. A

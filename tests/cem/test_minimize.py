@@ -332,6 +332,12 @@ class TestUndefined:
         assert abs(result.x - 50).max() < 1e-3
         assert math.isfinite(result.history["best_fitness"][-1])
 
+    def test_a_start_at_a_bound_that_float32_rounds_does_not_end_the_search(self):
+        """As a float32, 0.7 is less than 0.7."""
+        where = lambda x: torch.where(x[:, 0] > 0.9, x.sum(-1), math.nan)  # noqa: E731
+        result = minimize(where, torch.tensor([0.7]), 0.1, bounds=(0.7, 2), budget=100, seed=1)
+        assert result.success
+
     def test_failures_end_a_search_one_after_another_alone(self):
         def fails_twice(x, generation):
             return sphere(x) if generation % 3 == 0 else x[:, 0] * math.nan
