@@ -53,7 +53,7 @@ class _Number:
             # The mean of a search is between two steps.
             number = round(number)
         value: float = self._rescale(number, math.exp)
-        return min(max(value, self.low), self.high)
+        return float(min(max(value, self.low), self.high))
 
     def values_of(self, column: Any) -> Any:
         """Return the values of the parameter for its column, a tensor or array, shape (N,)."""

@@ -239,6 +239,8 @@ def test_values_become_columns_and_back():
     found = space.decode(space.encode(values))
     assert found.pop("rate") == pytest.approx(1e-4)
     assert found == {**{name: values[name] for name in found if name in values}, "epochs": 10}
+    highest = Space({"x": Float(np.int64(1), 3)}).decode(np.array([9.0]))["x"]
+    assert (type(highest), highest) == (float, 3)
 
 
 @pytest.mark.parametrize(
