@@ -251,10 +251,13 @@ class Space:
                 of its range are equal.
 
         Raises:
-            TypeError: If a parameter is a family of distributions other than a permutation.
+            TypeError: If a parameter is a family of distributions other than a permutation, or
+                the class ``Bool``.
             ValueError: If every parameter is fixed.
         """
         for name, value in parameters.items():
+            if value is Bool:  # As a fixed value, the class would be true.
+                raise TypeError(f"expected Bool() for {name!r}, got the class")
             if isinstance(value, Family) and not isinstance(value, Permutation):
                 hint = "other families are for CEMConfig(families=...)"
                 raise TypeError(

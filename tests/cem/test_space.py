@@ -371,3 +371,5 @@ def test_ends_of_integers_leave_each_value_the_same_room():
 def test_another_family_is_no_constant() -> None:
     with pytest.raises(TypeError, match="expected a parameter for 'kind', got the family"):
         Space({"x": Float(0.0, 1.0), "kind": Categorical((3, 3))})
+    with pytest.raises(TypeError, match=r"expected Bool\(\) for 'bias'"):
+        Space({"x": Float(0.0, 1.0), "bias": Bool})
