@@ -452,7 +452,7 @@ def _is_equal(value: Any, other: Any) -> bool:
     """Return whether two values of any type, such as arrays, are equal."""
     try:
         same = value is other or value == other
-        return same if isinstance(same, bool) else bool(np.all(same))
+        return same if isinstance(same, bool) else bool(np.all(np.asarray(same)))
     except (TypeError, ValueError, RuntimeError):  # arrays of different shapes
         return False
 

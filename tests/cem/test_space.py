@@ -241,6 +241,7 @@ def test_values_become_columns_and_back():
     assert found == {**{name: values[name] for name in found if name in values}, "epochs": 10}
     highest = Space({"x": Float(np.int64(1), 3)}).decode(np.array([9.0]))["x"]
     assert (type(highest), highest) == (float, 3)
+    assert Choice(torch.zeros(2), torch.ones(2)).index(torch.ones(2)) == 1
 
 
 @pytest.mark.parametrize(
