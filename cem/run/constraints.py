@@ -517,7 +517,9 @@ class Constrained(CrossEntropyMethod):
 
     def _improves_rank(self, rank: tuple[float, bool, float]) -> bool:
         """Return whether a rank is better than that of the best candidate; if so, store it."""
-        is_better = rank < (self.violation, self.within_tolerance, self._best_value)
+        # The violation of a failed candidate is infinite, and it is never the best one.
+        best_rank = self.violation, self.within_tolerance, self._best_value
+        is_better = rank < best_rank and rank[0] < math.inf
         if is_better:
             self.violation, self.within_tolerance, self._best_value = rank
         return is_better

@@ -166,7 +166,7 @@ class Result(Generic[_Vector]):
     @property
     def message(self) -> str:
         """A sentence for ``reason``, and a note if no candidate is feasible."""
-        if not self.violation:
+        if self.violation in (0.0, math.inf):
             return self.reason.message
         return f"{self.reason.message}; {_INFEASIBLE.format(self.violation)}"
 
@@ -265,7 +265,7 @@ def build_result(
             if history.better(fitness, fun) == fitness:
                 x = candidate
                 fun = fitness
-    if search.violation:
+    if 0.0 < search.violation < math.inf:
         message = _INFEASIBLE.format(search.violation)
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
     if history.has_seen_noise:

@@ -86,6 +86,14 @@ class TestOptimum:
         assert result.success
         assert result.x[0] >= 0
 
+    @pytest.mark.filterwarnings("ignore:(all|every) .*:RuntimeWarning")
+    def test_is_unknown_if_a_constraint_is_undefined_everywhere(self):
+        undefined = lambda x: x[:, 0] * math.nan  # noqa: E731
+        result = minimize(sphere, START, 1.0, constraints=undefined, budget=40, seed=1)
+        assert np.isnan(result.x).all()
+        assert (result.fun, result.violation, result.reason) == (math.inf, math.inf, "failed")
+        assert "feasible" not in result.message
+
     def test_is_the_first_mean_if_no_candidate_is_better(self):
         """The first candidate is the mean also at a bound, which the others approach."""
         options = {"bounds": (0, 1), "constraints": lambda x: x[:, 0] - 0.5, "budget": 40}
