@@ -15,6 +15,7 @@ import zlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,12 @@ class Journal:
             self._append(self._header)
 
     def read_earlier(self) -> list[tuple[Any, float]]:
-        """Return the candidates and fitness of the generations that are in a checkpoint."""
-        records = self._select(is_new=False)
+        """Return the candidates and fitness of the generations that are in a checkpoint.
+
+        Those of a generation have the order in which they were drawn, in which a model gets
+        them, and not that in which workers finished.
+        """
+        records = sorted(self._select(is_new=False), key=itemgetter("generation", "index"))
         return [(record["x"], float(record["fitness"])) for record in records]
 
     def take(self, row: Any) -> float | None:

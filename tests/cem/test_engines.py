@@ -190,6 +190,22 @@ def test_candidates_that_run_at_a_stop_are_recorded_within_drain_s(tmp_path, asy
     assert sorted(fitness) == sorted(values)
 
 
+def test_a_journal_is_read_in_the_order_in_which_candidates_were_drawn(tmp_path):
+    """A resumed model then gets them as that of a search that was never stopped."""
+    path = tmp_path / "evaluations.journal"
+    sleep = lambda x: time.sleep(x[0]) or x[0]  # noqa: E731
+    with (
+        ThreadPoolExecutor(2) as threads,
+        Evaluator(sleep, maximize=False, workers=threads) as evaluate,
+    ):
+        evaluate.open_journal(path, SEARCH)
+        evaluate(np.array([[0.2, 0.0], [0.0, 0.0]]), 0)
+        assert [fitness for _, fitness in evaluate.remembered] == [0.0, 0.2]
+    journal = Journal(path, SEARCH, 1)
+    journal.close()
+    assert [fitness for _, fitness in journal.read_earlier()] == [0.2, 0.0]
+
+
 def test_the_result_lists_the_candidates_that_failed():
     def sphere_of_positive(x):
         if x[0] <= 0:
