@@ -272,7 +272,9 @@ def build_result(
         # The best candidate may be the best by chance. The averaged mean is nearer to the
         # optimum.
         x = with_integers(optimizer.state, optimizer.state.averaged_mean)
-        fun = history.columns["elite_mean"][-1]
+        # In the last generations every candidate may have failed.
+        means = filter(math.isfinite, reversed(history.columns["elite_mean"]))
+        fun = next(means, math.nan)
         if isinstance(optimizer.best, np.ndarray):
             x = x.numpy()
     mean = optimizer.averaged_mean

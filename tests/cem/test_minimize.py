@@ -760,6 +760,21 @@ def test_the_value_of_a_noisy_objective_is_the_mean_of_the_last_elites(search):
     assert torch.equal(result.x, result.mean)
 
 
+@pytest.mark.filterwarnings("ignore:(all|every) .*:RuntimeWarning")
+def test_the_value_of_a_noisy_objective_is_known_if_the_last_generation_failed():
+    noise = torch.Generator().manual_seed(1)
+    calls = []
+
+    def breaks_down(x):
+        calls.append(x)
+        value = sphere(x) + torch.randn(len(x), generator=noise)
+        return value if len(calls) < 20 else value * math.nan
+
+    result = minimize(breaks_down, torch.ones(3), 1.0, budget=300, seed=1, vectorize=False)
+    means = [mean for mean in result.history["elite_mean"] if math.isfinite(mean)]
+    assert (result.settings["noise"], result.reason, result.fun) == (True, "failed", means[-1])
+
+
 def test_the_history_counts_the_evaluations_of_all_restarts():
     result = minimize(lambda x: sphere(x) * 0.0, START[:2], 1.0, budget=600, seed=1)
     counts, sizes = result.history["evaluations"], result.history["population_size"]
