@@ -57,6 +57,9 @@ class Evaluations(NamedTuple):
     def if_feasible(self, constraints: Constraints, mean: Any) -> "Evaluations":
         """Return the evaluations with NaN as the fitness of infeasible candidates.
 
+        A candidate that needs the tolerance is one of them if another does not: the search
+        prefers any of the latter to it.
+
         The constraints get arrays or tensors, whichever the first mean of the call is.
 
         Raises:
@@ -65,8 +68,11 @@ class Evaluations(NamedTuple):
         population = self.candidates
         if isinstance(mean, Tensor):
             population = torch.from_numpy(population).to(mean)
-        violations, _ = constraints.measure_violations(*constraints(population))
-        is_feasible = violations == 0
+        judged = constraints.judge(population, self.fitness)
+        is_feasible = judged.violations == 0
+        is_strict = judged.is_feasible & np.isfinite(self.fitness)
+        if is_strict.any():
+            is_feasible = is_strict
         if not is_feasible.any():
             raise ValueError("expected evaluated points that satisfy the constraints, got none")
         return Evaluations(self.candidates, np.where(is_feasible, self.fitness, math.nan))

@@ -103,6 +103,13 @@ class TestEvaluated:
         with pytest.raises(ValueError, match="satisfy the constraints, got none"):
             first_point(bowl, **{**options, "constraints": lambda x: x[0] + 1})
 
+    def test_a_point_that_needs_the_tolerance_does_not_hide_another(self):
+        options = {"constraints": lambda x: x[0] - 0.5, "vectorize": "loop", "seed": 1}
+        points = np.array([[0.5, 0.7], [0.5 + 1e-8, 0.7]])
+        known = points, [bowl(x) for x in points]
+        result = minimize(bowl, np.zeros(2), 0.1, evaluated=known, budget=20, **options)
+        assert result.fun == bowl(points[0])
+
     def test_a_search_of_a_population_begins_there_and_keeps_the_best(self):
         known = (np.full((4, 2), 0.7), [0.0, 1.0, 2.0, 3.0])
         result = minimize(
