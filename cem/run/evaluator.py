@@ -136,7 +136,6 @@ class Evaluator:
         # If ``vectorize`` is None, the first call decides whether populations are taken.
         self._is_undecided = vectorize is None
         self._checks_first = checks_first
-        self._may_take_one = self._is_undecided
         self._uses_vmap = vectorize is True
         self._population_function = function
         if self._uses_vmap:
@@ -269,24 +268,28 @@ class Evaluator:
         if isinstance(candidates, self._looped_types):
             return self._evaluate_one_by_one(candidates, int(generation), first_index)
         size, dim = candidates.shape  # this is faster than len(candidates)
-        if self._may_take_one and size == dim > 1:
+        if size == dim > 1 and self._may_take_one:
             # A function of one candidate could take the population for one, and return a number
             # for each of its columns. With one candidate less that is seen.
             return self._evaluate_in_parts([candidates[:-1], candidates[-1:]], generation)
+        is_checked = self._checks_first and self._may_take_one
         # The function may change its argument.
-        first_row = copy_of(candidates[:1]) if self._checks_first else None
+        first_row = copy_of(candidates[:1]) if is_checked else None
         evaluation = self._call_function(candidates, generation)
         fitness = evaluation.fitness
         self._check_shape(fitness, size)
         if first_row is not None:
-            self._checks_first = False
             self.check_rows(first_row, generation, fitness)
-        self._may_take_one = False
         self.evaluations += size
         # Failures on a GPU are not counted: reading the values would wait for the GPU.
         if not getattr(fitness, "is_cuda", False):
             self.failures += self._count_failures(fitness, size)
         return evaluation
+
+    @property
+    def _may_take_one(self) -> bool:
+        """Whether the function may take one candidate: its first call has not ended yet."""
+        return self._is_undecided and not self.evaluations
 
     def _evaluate_in_parts(self, parts: Sequence[Any], generation: Any) -> Evaluation:
         """Evaluate a population in several calls, one for each part."""
