@@ -32,6 +32,9 @@ Workers = Any
 """A number of processes, the name of an engine or an object of its library, an ``Executor``, or
 a function like ``map``; see ``cem.run.engines``."""
 
+CHECK = 2
+"""The number of evaluations that ``Evaluator.check_rows`` may need."""
+
 _OUTSIDE = -1  # in the journal, the generation of candidates from before a restart
 _FEW = 100  # up to this many values Python adds up faster than torch
 _MOST_NUMBERS = 10_000_000  # the limit of ``remembered``, in numbers of 8 bytes
@@ -72,6 +75,7 @@ class Evaluator:
         is_spent: Whether an asynchronous search has ended because the budget is spent.
         best: The fittest candidate and its fitness. None before the first candidate, and if the
             function takes populations.
+        checks_first: Whether the first call does what ``check_rows`` does.
         workers: The number of candidates evaluated in parallel; 0 if it is unknown.
         remembered: The candidates evaluated one by one, arrays of shape (dim,), and their
             fitness, NaN if a candidate failed, in the order in which their evaluations ended.
@@ -115,7 +119,7 @@ class Evaluator:
             timeout_s: A candidate fails after this time, in seconds; only with processes.
             catch: The exceptions that mean that a candidate failed.
             stop: A stop request. None: nothing will stop the evaluation.
-            checks_first: Whether the first call does what ``check_rows`` does.
+            checks_first: The attribute.
         """
         if vectorize not in (None, False, True, "loop"):
             raise ValueError(f"expected False, True or 'loop' for vectorize, got {vectorize!r}")
@@ -135,7 +139,7 @@ class Evaluator:
         self._arity = 2 if with_generation else 1
         # If ``vectorize`` is None, the first call decides whether populations are taken.
         self._is_undecided = vectorize is None
-        self._checks_first = checks_first
+        self.checks_first = checks_first
         self._uses_vmap = vectorize is True
         self._population_function = function
         if self._uses_vmap:
@@ -272,7 +276,7 @@ class Evaluator:
             # A function of one candidate could take the population for one, and return a number
             # for each of its columns. With one candidate less that is seen.
             return self._evaluate_in_parts([candidates[:-1], candidates[-1:]], generation)
-        is_checked = self._checks_first and self._may_take_one
+        is_checked = self.checks_first and self._may_take_one
         # The function may change its argument.
         first_row = copy_of(candidates[:1]) if is_checked else None
         evaluation = self._call_function(candidates, generation)

@@ -20,11 +20,10 @@ from cem.core.checks import as_real, check_real, outside
 from cem.core.reasons import Reason
 from cem.optimizer import CrossEntropyMethod
 from cem.run import folder, ranks
-from cem.run.evaluator import Evaluator
+from cem.run.evaluator import CHECK, Evaluator
 from cem.run.stopping import StopRequest
 from cem.search.assisted import begin_with_descent, first_problem
 from cem.search.history import History
-from cem.search.noise import CHECK
 from cem.search.plan import Plan, Start
 from cem.search.restarts import Agreement, Attempt, Ended
 from cem.search.result import Result, best_search, build_result
@@ -64,6 +63,9 @@ def run(plan: Plan) -> Result[Any]:
         if options["time_limit_s"] is not None:
             seconds = check_real("time_limit_s", options["time_limit_s"], 0.0)
             stop.deadline = time.monotonic() + seconds
+        # Without constraints, the detector of noise checks the objective. After a descent it is
+        # called by one candidate, and needs no check.
+        needs_check = plan.constraints is not None and not plan.descends
         evaluator = stack.enter_context(
             Evaluator(
                 plan.objective,
@@ -78,8 +80,7 @@ def run(plan: Plan) -> Result[Any]:
                 timeout_s=options["timeout_s"],
                 catch=options["catch"],
                 stop=stop,
-                # Without constraints, the detector of noise checks the objective.
-                checks_first=_reserves_check(plan),
+                checks_first=needs_check and plan.budget >= plan.population_size + CHECK,
             )
         )
         _warn_of_idle_workers(plan, evaluator.workers)
@@ -141,7 +142,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     # ``begin_with_descent``.
     config_of_restarts = plan.config
     plan = _begin(plan, session)
-    reserved = CHECK if _reserves_check(plan) else 0
+    reserved = CHECK if session.evaluator.checks_first else 0
     left = plan.budget - history.evaluations - reserved
     attempt = Attempt(plan.population_size, left)
     for index in count():
@@ -192,15 +193,6 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
                 reason = Reason.BUDGET
             break
     return _build_last_result(plan, session, ended, last, reason)
-
-
-def _reserves_check(plan: Plan) -> bool:
-    """Return whether a part of the budget is left for a check of the objective.
-
-    After a descent it is called by one candidate, and needs no check.
-    """
-    suffices = plan.budget >= plan.population_size + CHECK
-    return plan.constraints is not None and not plan.descends and suffices
 
 
 def _begin(plan: Plan, session: Session) -> Plan:

@@ -10,9 +10,6 @@ from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation, copy_of
 
-CHECK = 2
-"""The number of evaluations that ``Evaluator.check_rows`` may need."""
-
 # Two values of the mean are noisy if they differ by more, relative to the range of fitness in
 # the first generation.
 _NOISY = 1e-6

@@ -19,12 +19,12 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, MetricsWriter, ProgressBar, as_callbacks
 from cem.run.checkpoint import Checkpointer
-from cem.run.evaluator import Evaluator
+from cem.run.evaluator import CHECK, Evaluator
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import MOST_FAILURES, Trainer
 from cem.search.assisted import ModelAssisted
 from cem.search.history import EVALUATIONS, History, parse_record
-from cem.search.noise import CHECK, NoiseDetector
+from cem.search.noise import NoiseDetector
 from cem.search.plan import Plan, Start
 from cem.search.restarts import Attempt, Ended
 
