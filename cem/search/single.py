@@ -235,11 +235,12 @@ class Search:
         )
         if is_in_order and can_replace_candidate and is_first:
             candidate = _as_candidate(self.optimizer, start.mean, plan.first_candidate)
-            # The populations may leave no evaluation for a check, unless noise ends the search.
-            has_room = self._attempt.budget % self._attempt.population_size >= CHECK
-            check_rows = None
-            if has_room or plan.adapts_to_noise:
-                check_rows = session.evaluator.check_rows
+            budget = self._attempt.budget
+            size = self._attempt.population_size
+            # Noise may end the search at the first record of two or more generations.
+            end = max(2, options["record_every"]) if plan.adapts_to_noise else math.inf
+            has_room = budget - size * min(end, budget // size) >= CHECK
+            check_rows = session.evaluator.check_rows if has_room else None
             self._monitor.detector = NoiseDetector(objective, candidate, check_rows)
             return self._monitor.detector
         return objective

@@ -142,7 +142,7 @@ class TestReasons:
         assert sum(calls) == result.evaluations <= budget
         assert result.evaluations > budget - 30
 
-    @pytest.mark.parametrize("budget", [44, 45, 160])
+    @pytest.mark.parametrize("budget", [10, 44, 45, 160])
     @pytest.mark.parametrize("constraints", [None, lambda x: 0.5 - x[:, 0]])
     def test_a_check_of_the_objective_is_within_the_budget(self, budget, constraints):
         generator = np.random.default_rng(1)
