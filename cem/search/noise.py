@@ -36,11 +36,11 @@ class NoiseDetector:
     _first_fitness: float | None = None  # of the mean in generation 0
     _scale: float = 0.0  # the range of fitness in generation 0
     _difference: float = 0.0  # between the two values of the mean; 0 without noise
-    _noisy_from: float = math.inf  # the number of generations after which noise was detected
 
     def has_seen_noise(self, generation: int) -> bool:
         """Return whether noise was detected in the first ``generation`` generations."""
-        return generation >= self._noisy_from
+        # It is detected in generation 1, but the record of generation 0 may come after that.
+        return self._difference > 0.0 and generation > 1
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Evaluate a population, and detect noise in generations 0 and 1.
@@ -98,7 +98,6 @@ class NoiseDetector:
         difference = abs(mean_fitness - self._first_fitness)
         if difference > _NOISY * self._scale:
             self._difference = difference
-            self._noisy_from = 2  # Noise is known after two generations, 0 and 1.
 
     def restore(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Restore the detector from the records of earlier generations."""
@@ -107,11 +106,8 @@ class NoiseDetector:
         if first_fitness is not None and scale is not None:
             self._first_fitness = first_fitness
             self._scale = scale
-        # Noise was detected at the first record that contains the difference.
-        for line in lines:
-            if _DIFFERENCE in line and not self._difference:
-                self._difference = line[_DIFFERENCE]
-                self._noisy_from = line["generation"]
+        # If noise was detected, all records from the second generation on have the difference.
+        self._difference = lines[-1].get(_DIFFERENCE, 0.0)
 
     def _add_difference(self, evaluation: Evaluation) -> Evaluation:
         """Return an evaluation; if noise was detected, its metrics contain the difference."""
