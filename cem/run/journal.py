@@ -10,7 +10,6 @@ Every rank writes a file of its own, and reads the files of all ranks.
 """
 
 import json
-import struct
 import zlib
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
@@ -26,8 +25,7 @@ from cem.run.checkpoint import CheckpointError, check_same_run
 from kernels.support import ranks
 from kernels.support.files import check_own
 
-_HEAD = struct.Struct("<qqdB")
-_CHECKSUM = struct.Struct("<I")
+_CHECKSUM_SIZE = 4  # bytes at the end of a record
 _OLD = (
     "{0}: its format is that of an earlier version: end the search with that version, or "
     "choose another folder"
@@ -120,9 +118,10 @@ class Journal:
     def write(self, generation: int, index: int, candidate: Candidate) -> None:
         """Append a candidate, and flush it to the file."""
         assert candidate.fate is not None, "it is not evaluated"
-        head = _HEAD.pack(generation, index, candidate.fitness, candidate.fate)
-        record = head + candidate.row.astype("<f8").tobytes()
-        self._append(record + _CHECKSUM.pack(zlib.crc32(record)))
+        values = (generation, index, candidate.fitness, candidate.fate, candidate.row, 0)
+        record = np.array(values, self._record_type)
+        record["checksum"] = _checksum(record)
+        self._append(record.tobytes())
 
     def close(self) -> None:
         """Close the file."""
@@ -237,14 +236,16 @@ def _read_records(path: Path, record: Any, start: int) -> Any:
     if count == 0:  # an empty file cannot be mapped
         return np.zeros(0, record)
     records = np.memmap(path, record, "r", start, (count,))
-    checksums = records["checksum"].tolist()
-    # The checksum of a record covers all bytes before it.
-    content = records.view(np.uint8).reshape(count, -1)[:, : -_CHECKSUM.size]
-    for number, row in enumerate(content):
-        if zlib.crc32(row.data) != checksums[number]:
+    for number, checksum in enumerate(records["checksum"].tolist()):
+        if _checksum(records[number]) != checksum:
             undamaged_size = start + number * record.itemsize
             raise CheckpointError(_DAMAGED.format(path, number + 1, count, undamaged_size))
     return records
+
+
+def _checksum(record: Any) -> int:
+    """Return the checksum of a record, which covers all bytes before it."""
+    return zlib.crc32(record.tobytes()[:-_CHECKSUM_SIZE])
 
 
 def _has_ended(records: Any) -> Any:
