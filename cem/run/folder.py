@@ -76,16 +76,12 @@ def load_first_arguments(
 
     try:
         saved: dict[str, Any] = {**choices, **json.loads(path.read_text(encoding="utf-8"))}
-        seed_of_first = saved["seed"]
+        has_other_seed = seed not in (None, saved["seed"])
     except (ValueError, TypeError, KeyError):
         raise CheckpointError(
             f"{path}: torn or damaged: choose another folder; evaluated={str(folder)!r} reads "
             "its evaluations"
         ) from None
-    # If the seed in the file is null, the first call had no seed, so any seed is accepted.
-    if seed_of_first is None:
-        saved["seed"] = seed
-    has_other_seed = seed is not None and seed != saved["seed"]
     if has_other_seed:
         raise CheckpointError(
             f"{folder}: belongs to another run: expected seed = {seed}, got {saved['seed']}"

@@ -26,10 +26,6 @@ from kernels.support import ranks
 from kernels.support.files import check_own
 
 _CHECKSUM_SIZE = 4  # bytes at the end of a record
-_OLD = (
-    "{0}: its format is that of an earlier version: end the search with that version, or "
-    "choose another folder"
-)
 _DAMAGED = (
     "{0}: record {1} of {2} is damaged: 'truncate -s {3} {0}' keeps those before it, and the "
     "others are evaluated again"
@@ -63,10 +59,6 @@ class Journal:
             CheckpointError: If a file belongs to another search, or is damaged.
             OSError: If the file cannot be written.
         """
-        old_path = path.with_suffix(".jsonl")
-        if old_path.exists():
-            # The file has the format of an earlier version, which this class cannot read.
-            raise CheckpointError(_OLD.format(old_path))
         self._generation = generation
         self._header = json.dumps(search).encode() + b"\n"
         self._record_type = _record_type(search)

@@ -370,11 +370,6 @@ class TestFolder:
         journal.close()
         assert journal.fitness.tolist() == [0.0, 1.0]
 
-    def test_a_journal_of_an_earlier_version_is_refused(self, tmp_path):
-        (tmp_path / "evaluations.jsonl").write_text("{}\n")
-        with pytest.raises(CheckpointError, match="its format is that of an earlier"):
-            Journal(tmp_path / "evaluations.journal", SEARCH, 0)
-
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux")
     def test_a_full_disk_is_named_with_the_file(self, tmp_path):
         path = tmp_path / "evaluations.journal"
