@@ -1,7 +1,8 @@
 """Captures the generations of a search (ask, objective, tell) in a CUDA graph."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from cem.core.generation import draw, operator_sample, tell
 from cem.core.snapshot import Snapshot, stack_by_name
 from cem.core.state import CHANGING, State, tensors_of
 
-_WARM_UP = 2  # generations before the capture, in which libraries and caches are set up
+_WARM_UP = 3  # calls before a capture, in which libraries and caches are set up
 
 
 class GenerationGraph:
@@ -53,7 +54,7 @@ class GenerationGraph:
         self._static = _copy(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
-        self._warm_up(state.distribution.device)
+        warm_up(partial(self._generation, self._static), state.distribution.device)
         self._graph = torch.cuda.CUDAGraph()
         # Inside this block nothing is computed. The graph stores the kernels of all calls.
         with torch.cuda.graph(self._graph):
@@ -87,15 +88,6 @@ class GenerationGraph:
             tensors.append(snapshot.tensors())
         return stack_by_name(tensors)
 
-    def _warm_up(self, device: torch.device) -> None:
-        """Run some generations on another stream, which torch requires before a capture."""
-        stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
-                self._generation(self._static)
-        torch.cuda.current_stream(device).wait_stream(stream)
-
     def __call__(self, state: State, replays: int = 1) -> State:
         """Replay the graph from a state, ``replays`` times, and return the last state."""
         # After a replay, the tensors that the graph reads already contain its last state.
@@ -125,6 +117,16 @@ class GenerationGraph:
         evaluation = as_evaluation(result)
         evaluated = candidates if evaluation.candidates is None else evaluation.candidates
         return tell(state, evaluated, evaluation.fitness), evaluation
+
+
+def warm_up(work: Callable[[], Any], device: torch.device) -> None:
+    """Call a function on another stream, which torch requires before its work is captured."""
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        for _ in range(_WARM_UP):
+            work()
+    torch.cuda.current_stream(device).wait_stream(stream)
 
 
 def _copy(state: State) -> State:

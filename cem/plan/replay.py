@@ -1,16 +1,17 @@
 """Steps of a planner as CUDA graphs, captured once for each kind of task and then replayed."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from cem.core.graph import warm_up
 from cem.plan.memory import Memory
 from cem.plan.search import Result, Task
 
-_WARM_UP = 3  # the calls on a side stream that torch.cuda.graph requires before a capture
 _MOST_CAPTURES = 8
 
 # Maps (task, memory, shift) to the next memory and the result.
@@ -96,15 +97,7 @@ class Replayer:
         Returns:
             The CUDA graph and the result, which a replay fills.
         """
-        # Before a capture torch.cuda.graph requires that the same work runs on a side stream.
-        current_stream = torch.cuda.current_stream()
-        side_stream = torch.cuda.Stream()
-        side_stream.wait_stream(current_stream)
-        with torch.cuda.stream(side_stream):
-            for _ in range(_WARM_UP):
-                self._step(task, memory, shift)
-        current_stream.wait_stream(side_stream)
-
+        warm_up(partial(self._step, task, memory, shift), self._device)
         # A capture only records the work, so ``overwrite`` first runs in a replay.
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
