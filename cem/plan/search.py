@@ -80,16 +80,7 @@ class Search:
     options: Options
 
     def step(self, task: Task, memory: Memory, shift: int) -> tuple[Memory, Result]:
-        """Plan for the environments of a task.
-
-        Returns:
-            The next memory of all environments, and the result for the environments planned.
-        """
-        rows, result = self.run(task, memory.select(task.envs), shift)
-        return memory.replace_rows(task.envs, rows), result
-
-    def run(self, task: Task, memory: Memory, shift: int) -> tuple[Memory, Result]:
-        """Return the next memory and the result of a step, both for B environments.
+        """Plan for the B environments of a task.
 
         A vector of d numbers represents a plan. Every iteration draws vectors from a normal
         distribution, evaluates their plans, and moves the distribution towards the elites, the
@@ -106,23 +97,27 @@ class Search:
 
         Args:
             task: The input of the step.
-            memory: What the previous step has passed to this one, for the B environments.
+            memory: What the previous step has passed to this one, for all environments.
             shift: The number of actions executed since the previous step.
+
+        Returns:
+            The next memory of all environments, and the result for those of the task.
         """
+        last = memory.select(task.envs)
         # The number of vectors of each iteration.
         sizes = self.options.sizes
         num_reused = self.options.num_reused
         # ``fit`` is the fitted distribution; its ``ranking`` are the indices of the elites.
-        fit = self._start(memory, task.init, shift)
+        fit = self._start(last, task.init, shift)
         # The key determines the noise of an iteration.
-        key = self.noise.make_key(task.envs, memory.generation)
+        key = self.noise.make_key(task.envs, last.generation)
         proposals = self._encode_proposals(task.proposals)
         vectors = self._draw(fit, sizes[0], key, proposals)
 
         # The first iteration reuses the elites of the previous step, shifted in time. They
         # replace the first vectors: ``reused`` is a view of these.
         reused = vectors[:, :num_reused]
-        self.space.shift_elites(memory.elites, shift, out=reused)
+        self.space.shift_elites(last.elites, shift, out=reused)
         self._descend(task.state, fit, reused)
 
         for next_size in sizes[1:]:
@@ -141,7 +136,8 @@ class Search:
         vectors[:, num_reused + proposals.shape[1]] = mean
         costs = self._evaluate(task.state, vectors)
         fit = self.update(costs, vectors, fit)
-        return self._finish(vectors, costs, fit, key.advance())
+        next_rows, result = self._finish(vectors, costs, fit, key.advance())
+        return memory.replace_rows(task.envs, next_rows), result
 
     def _start(self, memory: Memory, init: Tensor | None, shift: int) -> Fit:
         """Return the initial distribution of a step.
@@ -240,7 +236,7 @@ class Search:
     def _finish(
         self, vectors: Tensor, costs: Tensor, fit: Fit, key: NoiseKey
     ) -> tuple[Memory, Result]:
-        """Return the next memory and the result of a step.
+        """Return the next memory and the result of a step, both for B environments.
 
         The memory contains what the next step starts from.
 
