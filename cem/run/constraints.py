@@ -180,21 +180,19 @@ class Constraints:
         self,
         constraints: Any,
         *,
-        by_one: bool,
-        vmap: bool,
+        vectorize: Any,
         from_named: Callable[..., Any] | None = None,
         tolerance: float | None = None,
     ) -> None:
         """Read one constraint, or a list or tuple of constraints.
 
-        Without ``by_one`` and ``vmap``, functions take a population, shape (N, dim).
-
         Args:
             constraints: Each constraint is a function whose values should be <= 0, a dict as
                 for ``scipy.optimize.minimize``, or SciPy's LinearConstraint or
                 NonlinearConstraint.
-            by_one: Whether functions take one candidate, shape (dim,), and are called for each.
-            vmap: Whether functions take one candidate, and ``torch.func.vmap`` vectorises them.
+            vectorize: "loop": functions take one candidate, shape (dim,), and are called for
+                each. True: ``torch.func.vmap`` vectorises such functions. False or None:
+                functions take a population, shape (N, dim).
             from_named: Converts a function of a dict of parameters into a function of
                 candidates. None: the functions already take candidates.
             tolerance: A constraint may be violated by at most this much. None: ``TOLERANCE``.
@@ -205,10 +203,10 @@ class Constraints:
         if not isinstance(constraints, (list, tuple)):
             constraints = [constraints]
         self._intervals = [
-            _read_constraint(constraint, by_one, vmap, from_named) for constraint in constraints
+            _read_constraint(constraint, vectorize, from_named) for constraint in constraints
         ]
         # Functions of one candidate cannot mix candidates.
-        self._are_checked = by_one or vmap
+        self._are_checked = bool(vectorize)
         self.functions = [interval.function for interval in self._intervals]
         self.described = [
             f"{interval.low.tolist()} <= {interval.name} <= {interval.high.tolist()}, "
@@ -259,7 +257,7 @@ class Constraints:
 
 
 def _read_constraint(
-    constraint: Any, by_one: bool, vmap: bool, from_named: Callable[..., Any] | None
+    constraint: Any, vectorize: Any, from_named: Callable[..., Any] | None
 ) -> _Interval:
     """Return a constraint of any form as low <= function(population) <= high.
 
@@ -268,9 +266,7 @@ def _read_constraint(
     Args:
         constraint: A plain function whose values should be <= 0, a SciPy dict, or SciPy's
             LinearConstraint or NonlinearConstraint.
-        by_one: Whether a plain function is called once for each candidate.
-        vmap: Whether ``torch.func.vmap`` applies a plain function to all candidates at once.
-            If neither is true, the function takes a population.
+        vectorize: How a plain function is called, as for ``Constraints``.
         from_named: If the user's functions take dicts of named parameters, it converts such a
             function into one that takes arrays. None: the functions take arrays.
     """
@@ -314,7 +310,7 @@ def _read_constraint(
             f"NonlinearConstraint, got {type(constraint).__name__}"
         )
     function = constraint if from_named is None else from_named(constraint)
-    of_population = _make_population_function(function, by_one, vmap)
+    of_population = _make_population_function(function, vectorize)
     return _Interval(of_population, low, high, describe_callable(constraint))
 
 
@@ -335,15 +331,15 @@ def _read_scipy_dict(constraint: Mapping[str, Any]) -> Any:
 
 
 def _make_population_function(
-    function: Callable[[Any], Any], by_one: bool, vmap: bool
+    function: Callable[[Any], Any], vectorize: Any
 ) -> Callable[[Any], Any]:
     """Return a function that maps a population, shape (N, dim), to the constraint's values."""
 
     def of_population(x: Any) -> Any:
         # vmap only accepts tensors. The rows of an array are evaluated one by one.
-        if by_one or (vmap and isinstance(x, np.ndarray)):
+        if vectorize == "loop" or (vectorize and isinstance(x, np.ndarray)):
             return _map_rows(function, x)
-        if vmap:
+        if vectorize:
             return torch.func.vmap(function, randomness="different")(x)
         return function(x)
 

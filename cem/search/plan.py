@@ -464,8 +464,7 @@ def _build_constraints(options: _Options, space: Space | None) -> Constraints | 
         from_named = partial(Named, space=space, by_column=not by_one)
     return Constraints(
         constraints,
-        by_one=by_one,
-        vmap=options["vectorize"] is True,
+        vectorize="loop" if by_one else options["vectorize"],
         from_named=from_named,
         tolerance=options["tolerance"],
     )

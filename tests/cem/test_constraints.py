@@ -339,7 +339,7 @@ def test_the_objects_of_scipy_have_the_names_that_are_read():
     assert {"lb", "ub"} <= vars(optimize.Bounds(0, 1)).keys()
     linear.keep_feasible = np.array([True])
     with pytest.warns(RuntimeWarning, match="keep_feasible of constraints is ignored"):
-        Constraints(linear, by_one=True, vmap=False)
+        Constraints(linear, vectorize="loop")
 
 
 def test_after_a_search_that_diverged_constraints_are_steeper():
@@ -350,9 +350,7 @@ def test_after_a_search_that_diverged_constraints_are_steeper():
 
 
 def test_the_worst_constraint_is_the_violation_and_the_margin_grows_where_few_are_feasible():
-    both = Constraints(
-        lambda x: x.new_tensor([0.3, 0.5]).expand(len(x), 2), by_one=False, vmap=False
-    )
+    both = Constraints(lambda x: x.new_tensor([0.3, 0.5]).expand(len(x), 2), vectorize=False)
     search = Constrained([0.0], 1.0, 8, maximize=False, constraints=both, first=torch.zeros(1))
     search.tell(search.ask(), torch.arange(8.0))
     assert search.violation == 0.5
