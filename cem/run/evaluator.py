@@ -137,12 +137,11 @@ class Evaluator:
         self._catch = catch if isinstance(catch, tuple) else (catch,)
         self._stop = StopRequest() if stop is None else stop
         self._arity = 2 if with_generation else 1
-        # If ``vectorize`` is None, the first call decides whether populations are taken.
-        self._is_undecided = vectorize is None
+        # If it is None, the first call decides whether populations are taken.
+        self._vectorize = vectorize
         self.checks_first = checks_first
-        self._uses_vmap = vectorize is True
         self._population_function = function
-        if self._uses_vmap:
+        if vectorize is True:
             # vmap maps over the first dimension of the candidates, but not over the generation.
             in_dims = (0, None)[: self._arity]
             self._population_function = torch.func.vmap(
@@ -209,7 +208,7 @@ class Evaluator:
         self._pool = Pool(self._objective_of_one, engine, retries)
 
     def open_journal(
-        self, path: Path | None, search: Mapping[str, Any], generation: int = 0
+        self, path: Path, search: Mapping[str, Any], generation: int = 0
     ) -> Journal | None:
         """Append evaluated candidates to a file, and reuse the evaluations that are in it.
 
@@ -217,18 +216,21 @@ class Evaluator:
         populations has no journal: its checkpoints already contain complete generations.
 
         Args:
-            path: The file. None: close the journal.
+            path: The file.
             search: The content of the first line, which identifies the search.
             generation: The number of generations that are in a checkpoint.
         """
-        if self._journal is not None:
-            self._journal.close()
-            self._journal = None
-        if path is not None and self._looped_types:
+        self._close_journal()
+        if self._looped_types:
             journal = self._journal = Journal(path, search, generation)
             self.evaluations += len(journal.fitness)
             self.failures += sum(map(self._has_failed, journal.fitness.tolist()))
         return self._journal
+
+    def _close_journal(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
 
     def restore(self, evaluated: Sequence[tuple[Any, float]], like: Any) -> None:
         """Remember the candidates of a journal, and find the best of them.
@@ -248,7 +250,7 @@ class Evaluator:
     def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.close()
-        self.open_journal(None, {})
+        self._close_journal()
 
     def __call__(self, candidates: Any, generation: Any, first_index: int = 0) -> Evaluation:
         """Return the fitness of a population, and count evaluations and failures.
@@ -293,7 +295,7 @@ class Evaluator:
     @property
     def _may_take_one(self) -> bool:
         """Whether the function may take one candidate: its first call has not ended yet."""
-        return self._is_undecided and not self.evaluations
+        return self._vectorize is None and not self.evaluations
 
     def _evaluate_in_parts(self, parts: Sequence[Any], generation: Any) -> Evaluation:
         """Evaluate a population in several calls, one for each part."""
@@ -322,7 +324,7 @@ class Evaluator:
             generation: The number of the generation.
             fitness: Its fitness, shape (N,).
         """
-        if not self._is_undecided or getattr(fitness, "is_cuda", False):
+        if self._vectorize is not None or getattr(fitness, "is_cuda", False):
             return  # On a GPU, comparing numbers would wait for it.
         together = as_real("fitness", fitness).clone()
 
@@ -362,7 +364,7 @@ class Evaluator:
         shape = fitness.shape if hasattr(fitness, "shape") else np.shape(fitness)
         if shape == (size,):
             return
-        hint = "one number for each candidate" if self._uses_vmap else _HINT
+        hint = "one number for each candidate" if self._vectorize is True else _HINT
         message = f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}"
         has_rows = tuple(shape[:1]) == (size,)
         if self._may_take_one and not has_rows:
@@ -371,7 +373,7 @@ class Evaluator:
 
     def _add_hint(self, error: Exception, candidates: Any) -> None:
         """Add a note to an exception of the function: which option may be missing."""
-        if self._uses_vmap:
+        if self._vectorize is True:
             add_note(error, "What torch.func.vmap does not take needs vectorize='loop'.")
         elif not self.evaluations:
             kind = "a tensor" if isinstance(candidates, Tensor) else "an array"
