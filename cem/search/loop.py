@@ -289,16 +289,16 @@ def _draw_start(plan: Plan, attempt: Attempt, index: int) -> Start:
         return plan.start
     assert plan.seed is not None, "the first search has drawn it"
     seed = mix_seed(mix_seed(plan.seed, index), 0)
-    if plan.misses > 0:
-        return _draw_distant_start(plan, attempt, seed)
     std = as_real("std", plan.start.std).cpu()
+    if plan.misses > 0:
+        return _draw_distant_start(plan, std, attempt, seed)
     # The variances of the mean and of the candidates add up to the variance of the plan.
     std_of_mean = std * math.sqrt(1.0 - attempt.scale**2)
     mean = _draw_mean(plan, std_of_mean, attempt, seed)
     return Start(mean, std * attempt.scale)
 
 
-def _draw_distant_start(plan: Plan, attempt: Attempt, seed: int) -> Start:
+def _draw_distant_start(plan: Plan, std: Tensor, attempt: Attempt, seed: int) -> Start:
     """Return a random start for the case that every candidate of all earlier searches failed.
 
     The mean of a parameter with two finite bounds is drawn uniformly between them. Any other
@@ -307,10 +307,10 @@ def _draw_distant_start(plan: Plan, attempt: Attempt, seed: int) -> Start:
 
     Args:
         plan: The settings of the call. Its ``misses`` is the number of searches that failed.
+        std: The standard deviation of its start.
         attempt: The settings of the next search.
         seed: The seed of the random start.
     """
-    std = as_real("std", plan.start.std).cpu()
     wider_std = std * (1 + plan.misses)
     center = as_real("mean", plan.start.mean).double().cpu()
     bounds = plan.options["bounds"]
