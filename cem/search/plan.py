@@ -373,41 +373,24 @@ def _descends(
     model = options["model"]
     if model not in ("auto", "quadratic", None):
         raise ValueError(f"expected 'auto', 'quadratic' or None for model, got {model!r}")
-    if model is None:
-        return False
-    unmet = _list_unmet_requirements(config, constraints, declares_noise, options)
-    if model == "quadratic" and unmet:
-        raise ValueError(f"expected {', '.join(unmet)} for model='quadratic'")
-    if model == "auto":
-        return _is_called_by_one(options) and not unmet
-    return True
-
-
-def _list_unmet_requirements(
-    config: CEMConfig,
-    constraints: Constraints | None,
-    declares_noise: bool,
-    options: _Options,
-) -> list[str]:
-    """Return the requirements of a model, or with constraints of a descent, that are not met.
-
-    The arguments are those of ``_descends``.
-    """
-    # The descent before the search resumes from a journal. There is no journal if the objective
-    # is called with whole populations.
-    is_resumable = _is_called_by_one(options) or options["checkpoint"] is None
-    # Each requirement, as a text for an error message, and whether it is met.
+    by_one = _is_called_by_one(options)
+    # Each requirement of a model, as a text for an error message, and whether it is met.
     requirements = {
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
         "numbers alone": not config.families,
         # With constraints, only a descent is possible.
-        "no constraints": constraints is None or options["model"] == "auto",
+        "no constraints": constraints is None or model == "auto",
         "an objective that is not noisy": not declares_noise,
         "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
-        "no checkpoint of a function of populations": is_resumable,
+        # The descent before the search resumes from a journal. There is no journal if the
+        # objective is called with whole populations.
+        "no checkpoint of a function of populations": by_one or options["checkpoint"] is None,
         **{f"no {name}": not options[name] for name in _WITHOUT_CONSTRAINTS},
     }
-    return [name for name, is_met in requirements.items() if not is_met]
+    unmet = [name for name, is_met in requirements.items() if not is_met]
+    if model == "quadratic" and unmet:
+        raise ValueError(f"expected {', '.join(unmet)} for model='quadratic'")
+    return model == "quadratic" or (model == "auto" and by_one and not unmet)
 
 
 def _choose_vectorize(objective: Callable[..., Any], options: _Options) -> bool | str | None:
