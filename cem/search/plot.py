@@ -93,8 +93,6 @@ def _slice_along(result: Any, name: str) -> _Slice | None:
         several columns.
     """
     evaluations = result._evaluations
-    assert evaluations is not None
-    assert result.model is not None
     parameter = None
     column: Any  # An index, or a slice of columns for a permutation.
     if result._space is None:  # The parameters are a vector, so they have no names.
@@ -162,7 +160,6 @@ def _draw_slice(axes: "Axes", part: _Slice, result: Any) -> None:
         part: The slice to draw.
         result: The result, which contains the evaluations.
     """
-    assert result._evaluations is not None
     fitness = result._evaluations.fitness
     axes.scatter(part.positions, fitness, **_POINTS)
     # A discrete parameter has no curve between its values: draw points.
