@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from cem.core.checks import check_shape
-from cem.core.evaluation import Evaluation, Objective
+from cem.core.evaluation import Objective, as_evaluation
 from cem.run.stopping import StopRequest
 from kernels.support.ranks import (
     RanksError,
@@ -68,12 +68,9 @@ def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
 
 def _evaluate(objective: Objective, own: Any, generation: Any) -> Tensor:
     """Return the fitness of the candidates of this rank, ``own``, float64."""
-    result = objective(own, generation)
-    if isinstance(result, Evaluation):
-        if result.metrics or result.candidates is not None:
-            raise ValueError(
-                "expected fitness alone of an objective that ranks share, "
-                "got metrics or candidates"
-            )
-        result = result.fitness
-    return check_shape("fitness", result, (len(own),)).double()
+    evaluation = as_evaluation(objective(own, generation))
+    if evaluation.metrics or evaluation.candidates is not None:
+        raise ValueError(
+            "expected fitness alone of an objective that ranks share, got metrics or candidates"
+        )
+    return check_shape("fitness", evaluation.fitness, (len(own),)).double()
