@@ -34,7 +34,6 @@ Zhang, Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013.
 
 import math
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -44,7 +43,7 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import torch_sample
-from cem.core.checks import check_real, check_shape, outside
+from cem.core.checks import check_real, check_shape, warn
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
@@ -773,11 +772,9 @@ class CrossEntropyMethod:
         """Warn if no candidate of the last generation of a single search succeeded."""
         # The record has the last generation, counted from 1, in which every candidate failed.
         if not self.batch_shape and self._state.record.tolist()[FAILED] == self._generation > 0:
-            warnings.warn(
+            warn(
                 f"all {self.population_size} candidates of generation {self._generation - 1} "
-                "failed (NaN or infinite on the bad side): the distribution stays as it was",
-                RuntimeWarning,
-                stacklevel=outside(),
+                "failed (NaN or infinite on the bad side): the distribution stays as it was"
             )
 
     def _copy(self, tensor: Tensor) -> Any:

@@ -12,7 +12,6 @@
 "auto"          The operators if they are compiled or can be compiled, otherwise ``"torch"``.
 """
 
-import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -21,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.checks import outside
+from cem.core.checks import warn
 from kernels.ops.cem_update import cem_update
 from kernels.ops.normal import sample_normal_rows
 from kernels.support.names import unknown_name
@@ -148,7 +147,7 @@ def choose_backend(
         # The warning is a single line, whatever the error is.
         reason = " ".join(str(error).split())
         message = f"taking backend 'torch', which is slower: {reason}"
-        warnings.warn(message, RuntimeWarning, stacklevel=outside())
+        warn(message)
         return "torch"
     return backend
 

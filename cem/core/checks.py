@@ -2,6 +2,7 @@
 
 import math
 import sys
+import warnings
 from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
@@ -215,14 +216,14 @@ def check_distribution(mean: Tensor, std: Tensor) -> None:
         raise ValueError(f"expected a finite std >= 0, got {std.tolist()}")
 
 
-def outside() -> int:
-    """Return the ``stacklevel`` that makes a warning name code outside this package.
+def warn(message: str) -> None:
+    """Give a RuntimeWarning that names code outside this package.
 
     Nor does it name torch, whose decorators call functions of this package.
     """
     level = 1
-    frame = sys._getframe(1)
+    frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         level += 1
         frame = frame.f_back
-    return level
+    warnings.warn(message, RuntimeWarning, stacklevel=level)

@@ -23,7 +23,6 @@ negligible, but the mean still moves. In this case a RuntimeWarning is issued.
 """
 
 import math
-import warnings
 from collections import deque
 from itertools import compress
 from statistics import NormalDist
@@ -33,7 +32,7 @@ import torch
 from torch import Tensor
 
 from cem.core.adaptation import effective, rank_weights
-from cem.core.checks import outside
+from cem.core.checks import warn
 from cem.core.reasons import Reason
 from cem.core.snapshot import GenerationRecord
 from cem.core.state import Settings
@@ -299,13 +298,11 @@ class _Collapse:
         if share < _COLLAPSED_STD:
             self._is_decided = True
             if self._average_square > (_COLLAPSED_MOVE * self._slope_move) ** 2:
-                warnings.warn(
+                warn(
                     f"the search has collapsed: after {record.generation} generations its "
                     "standard deviation is next to nothing, but its mean still moves by "
                     f"{math.sqrt(self._average_square):.1f} of it; "
-                    "take CEMConfig.cma(), or start with a greater std or population",
-                    RuntimeWarning,
-                    stacklevel=outside(),
+                    "take CEMConfig.cma(), or start with a greater std or population"
                 )
 
     def _find_excess(self, squared_move: float, count: int, shrinkage: float) -> float:

@@ -6,14 +6,13 @@ iterations are in `search.py`, the methods in `options.py`.
 """
 
 import math
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cem.core.backend import choose_backend
-from cem.core.checks import Seed, as_real, check_device, check_shape, draw_seed, outside
+from cem.core.checks import Seed, as_real, check_device, check_shape, draw_seed, warn
 from cem.plan.costs import Cost, PlanCost
 from cem.plan.memory import Memory, make_memory
 from cem.plan.noise import Noise
@@ -408,11 +407,9 @@ class Planner:
                 # Row i of the results belongs to environment _planned_envs[i].
                 failed_envs = self._planned_envs[failed_envs]
             where = f" in environments {failed_envs.tolist()}"
-        warnings.warn(
+        warn(
             f"no plan has a usable cost{where}: all are NaN or infinite on the bad side, and "
-            "the action is that of the mean before",
-            RuntimeWarning,
-            stacklevel=outside(),
+            "the action is that of the mean before"
         )
 
     def _last_result(self) -> Result:

@@ -1,7 +1,6 @@
 """The probability of a rare event, by importance sampling from a searched distribution."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from cem.core.checks import Seed, as_real, check_real, draw_seed, outside
+from cem.core.checks import Seed, as_real, check_real, draw_seed, warn
 from cem.core.evaluation import call_with_copies
 from cem.rare.distributions import IndependentDistribution
 from cem.run.evaluator import Evaluator, Workers
@@ -214,7 +213,7 @@ def rare_event_probability(
         high = _estimate(log_weights, scores >= levels[-1]).high
     message = "; ".join(_doubts(estimate, level, levels, sum(nan_counts), size))
     if message:
-        warnings.warn(message, RuntimeWarning, stacklevel=outside())
+        warn(message)
     return RareEvent(
         estimate=estimate.mean,
         relative_error=estimate.relative_error,

@@ -23,7 +23,6 @@ feasible region, and shrinks with the population.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -35,7 +34,7 @@ import torch
 from torch import Tensor
 
 from cem.core.bounds import ends_of
-from cem.core.checks import as_real, check_real, mixes_rows, outside
+from cem.core.checks import as_real, check_real, mixes_rows, warn
 from cem.core.evaluation import Evaluation, call_with_copies
 from cem.core.snapshot import Snapshot
 from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
@@ -275,11 +274,7 @@ def _read_constraint(
         constraint = _read_scipy_dict(constraint)
 
     if np.any(getattr(constraint, "keep_feasible", False)):
-        warnings.warn(
-            "keep_feasible of constraints is ignored: infeasible candidates are evaluated",
-            RuntimeWarning,
-            stacklevel=outside(),
-        )
+        warn("keep_feasible of constraints is ignored: infeasible candidates are evaluated")
 
     # SciPy's objects have the limits lb and ub. A plain function has no such attributes. Its
     # limits are -inf and 0.

@@ -4,13 +4,12 @@ Only one process may search in it. It stores the seed and population size of the
 """
 
 import json
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cem.core.checks import draw_seed, outside
+from cem.core.checks import draw_seed, warn
 from cem.run.checkpoint import CheckpointError
 from kernels.support import system
 from kernels.support.files import check_own, write_text
@@ -37,7 +36,7 @@ def locked(folder: Path) -> Iterator[None]:
         if not has_locks:
             # The user has to make sure that no other process searches here.
             message = f"{folder} is on a file system without locks: search there only once"
-            warnings.warn(message, RuntimeWarning, stacklevel=outside())
+            warn(message)
         yield
     finally:
         system.release(descriptor)

@@ -2,7 +2,6 @@
 
 import pickle
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor
@@ -17,7 +16,7 @@ from uuid import uuid4
 
 import torch
 
-from cem.core.checks import outside
+from cem.core.checks import warn
 from cem.run import remote
 from cem.run.candidate import Candidate, Fate, describe_error
 from cem.run.engines import Engine
@@ -244,7 +243,7 @@ class Pool:
     def _warn(self, candidate: Candidate, consequence: str) -> None:
         """Warn that a candidate was lost, and of the consequence."""
         message = _WARNING.format(candidate, self._retries + 1, consequence)
-        warnings.warn(message, RuntimeWarning, stacklevel=outside())
+        warn(message)
 
     def _start_waiting(self) -> None:
         """Start one suspect alone or, if there are no suspects, all waiting candidates."""

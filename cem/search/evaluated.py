@@ -12,7 +12,6 @@ tenth of the points.
 """
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from cem.core.bounds import ends_of
-from cem.core.checks import as_real, outside
+from cem.core.checks import as_real, warn
 from cem.core.config import CEMConfig
 from cem.run.constraints import Constraints
 from cem.run.journal import read_evaluations
@@ -187,11 +186,9 @@ def _warn_of_unreachable(is_reachable: Any) -> None:
             f"{count}"
         )
     if not is_reachable.all():
-        warnings.warn(
+        warn(
             f"{(~is_reachable).sum()} of {count} evaluated points are outside the bounds, "
-            "between integers or steps, or have other values of fixed parameters",
-            RuntimeWarning,
-            stacklevel=outside(),  # The warning names the caller's line, outside of cem.
+            "between integers or steps, or have other values of fixed parameters"
         )
 
 

@@ -3,7 +3,6 @@
 import math
 import random
 import time
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from cem.core.backend import mix_seed
 from cem.core.bounds import ends_of
-from cem.core.checks import as_real, check_real, outside
+from cem.core.checks import as_real, check_real, warn
 from cem.core.reasons import Reason
 from cem.optimizer import CrossEntropyMethod
 from cem.run import folder, ranks
@@ -99,7 +98,7 @@ def _warn_of_idle_workers(plan: Plan, workers: int) -> None:
     if workers > size and not plan.options["asynchronous"]:
         message = _IDLE_WITH_MODEL if plan.uses_model else _IDLE
         text = message.format(workers, size, 2 * workers)
-        warnings.warn(text, RuntimeWarning, stacklevel=outside())
+        warn(text)
 
 
 def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
@@ -175,7 +174,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
                 continue
             reason = Reason.BUDGET
         if reason is Reason.FAILED:
-            warnings.warn(_FAILED, RuntimeWarning, stacklevel=outside())
+            warn(_FAILED)
         if best is not None or last.has_success:
             ended.append(last)
         plan = _adapt_plan(plan, last, start, is_without_success=best is None)
@@ -236,7 +235,7 @@ def _build_last_result(
     checkpoint = plan.options["checkpoint"]
     has_searched = session.history.new_records > 0
     if checkpoint is not None and not has_searched and not reason.cuts_short:
-        warnings.warn(_FINISHED.format(checkpoint), RuntimeWarning, stacklevel=outside())
+        warn(_FINISHED.format(checkpoint))
     return build_result(plan, session, ended or [last], reason)
 
 

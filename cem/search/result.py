@@ -1,7 +1,6 @@
 """The result of a call of ``minimize``."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.checks import outside
+from cem.core.checks import warn
 from cem.core.reasons import Reason
 from cem.core.state import with_integers
 from cem.run import ranks
@@ -267,7 +266,7 @@ def build_result(
                 fun = fitness
     if 0.0 < search.violation < math.inf:
         message = _INFEASIBLE.format(search.violation)
-        warnings.warn(message, RuntimeWarning, stacklevel=outside())
+        warn(message)
     if history.has_seen_noise:
         # The best candidate may be the best by chance. The averaged mean is nearer to the
         # optimum.
