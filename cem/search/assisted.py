@@ -447,7 +447,9 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     search = first_problem(plan, evaluator)
     optimizer = problem.optimizer
     if plan.options["checkpoint"] is not None:
-        _open_journal(plan, optimizer, evaluator)
+        # A resumed call reads the evaluations of the descent from this journal.
+        journal = Path(plan.options["checkpoint"]) / "descent.journal"
+        evaluator.open_journal(journal, plan.describe(optimizer))
     if plan.constraints is None and plan.known is not None:
         # The points that are known before the search. The descent adds more.
         values = search.negate_if_maximizing(plan.known.fitness)
@@ -571,10 +573,3 @@ def _starts_after(descent: Descent | None, plan: Plan, problem: Problem) -> tupl
         return Start(mean, np.linalg.norm(factor, axis=1), factor), around_minimum
     share = min(1.0, max(_LEAST_SHARE, _STD_PER_STEP * descent.last_length))
     return Start(mean, std * share), around_minimum
-
-
-def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:
-    """Open the journal of the descent, from which a resumed call reads its evaluations."""
-    folder = Path(plan.options["checkpoint"])
-    folder.mkdir(parents=True, exist_ok=True)
-    evaluator.open_journal(folder / "descent.journal", plan.describe(optimizer))
