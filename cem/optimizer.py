@@ -42,7 +42,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.backend import torch_sample
+from cem.core.backend import multiply, torch_sample
 from cem.core.checks import check_real, check_shape, warn
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
@@ -521,8 +521,7 @@ class CrossEntropyMethod:
         factor = self._state.factor
         if factor is None:
             return self._copy(torch.diag_embed(self._state.std.square()))
-        with torch.autocast(factor.device.type, enabled=False):
-            return self._copy(factor @ factor.mT)
+        return self._copy(multiply(factor, factor.mT))
 
     @property
     def best(self) -> Any:

@@ -49,6 +49,12 @@ def mix_seed(seed: int, generation: int) -> int:
     return state
 
 
+def multiply(a: Tensor, b: Tensor) -> Tensor:
+    """Return the matrix product a @ b, in full precision under autocast."""
+    with torch.autocast(a.device.type, enabled=False):
+        return a @ b
+
+
 def torch_sampler(
     mean: Tensor,
     std: Tensor,

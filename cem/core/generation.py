@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cem.core.adaptation import elite_covariance
-from cem.core.backend import mix_seed
+from cem.core.backend import mix_seed, multiply
 from cem.core.bounds import Box, keep_inside, out_of_box
 from cem.core.state import (
     BEST,
@@ -134,8 +134,7 @@ def _draw_by_sample(state: State, sample: Sample, size: int) -> Tensor:
     mean = state.distribution[..., MEAN, :]
     standard_normal = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=-2)
     noise = sample(state, standard_normal, size)
-    with torch.autocast(mean.device.type, enabled=False):
-        return torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
+    return multiply(noise, state.factor.mT) + mean.unsqueeze(-2)
 
 
 def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cem.core.backend import mix_seed
+from cem.core.backend import mix_seed, multiply
 from kernels.ops.normal import sample_normal_rows
 
 _CHOICES = 1 << 37  # The noise of later generations serves to choose elites, not to draw plans.
@@ -99,8 +99,7 @@ def color(noise: Tensor, coloring: Tensor) -> Tensor:
         coloring: The matrix that correlates the T steps, shape (T, T); see ``coloring_matrix``.
     """
     series: Tensor = noise.unflatten(-1, (-1, len(coloring)))
-    with torch.autocast(noise.device.type, enabled=False):
-        colored = series @ coloring
+    colored = multiply(series, coloring)
     return colored.transpose(2, 3).reshape(noise.shape)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.core.backend import multiply
 from cem.core.bounds import Box, ends_of, keep_inside
 from cem.core.checks import check_distribution, check_real, check_vector
 from cem.core.state import MEAN, STD
@@ -208,12 +209,12 @@ class SplineSpace(BoxSpace):
 
     def decode(self, vectors: Tensor) -> Tensor:
         """Return the plans (..., horizon, A) of vectors (..., d)."""
-        actions = _multiply(self._basis, self._split_steps(vectors))
+        actions = multiply(self._basis, self._split_steps(vectors))
         return actions.clamp(*self._action_bounds)
 
     def encode(self, plans: Tensor) -> Tensor:
         """Return the vectors (..., d) of the splines nearest to plans (..., horizon, A)."""
-        return super().encode(_multiply(self._fit, plans.to(self._fit)))
+        return super().encode(multiply(self._fit, plans.to(self._fit)))
 
     def shift_mean(self, mean: Tensor, steps: int) -> list[Tensor]:
         """Return the knots of the same spline, ``steps`` actions later: a list of one part."""
@@ -235,7 +236,7 @@ class SplineSpace(BoxSpace):
             knots = torch.arange(self.length, dtype=self.first_mean.dtype)
             times = knots * actions_per_knot + steps
             self._shifts[steps] = self._make_matrix(times)
-        return _multiply(self._shifts[steps], self._split_steps(vectors)).flatten(-2)
+        return multiply(self._shifts[steps], self._split_steps(vectors)).flatten(-2)
 
     def _make_matrix(self, times: Tensor) -> Tensor:
         """Return the matrix that maps knots to the spline's values at times, in actions."""
@@ -445,9 +446,3 @@ def _check_bounds(bounds: Any, shape: torch.Size, like: Tensor) -> Box:
     if not (low < high).all():
         raise ValueError(f"expected bounds with low < high, got {bounds!r}")
     return low, high
-
-
-def _multiply(matrix: Tensor, series: Tensor) -> Tensor:
-    """Return a matrix (T, S) times series (..., S, A), in full precision under autocast."""
-    with torch.autocast(series.device.type, enabled=False):
-        return matrix @ series
