@@ -55,8 +55,7 @@ class Monitor(Callback):
         plan: Plan,
         history: History,
         termination: Termination,
-        population_size: int,
-        budget: int | None,
+        attempt: Attempt,
         is_first: bool,
     ) -> None:
         """Prepare to monitor a search.
@@ -65,10 +64,9 @@ class Monitor(Callback):
             plan: The settings of the call.
             history: The records of all searches, to which the monitor adds.
             termination: The rules that end a search by its records.
-            population_size: The number of candidates per generation.
-            budget: The number of evaluations after which the monitor ends the search. None: the
-                trainer enforces the budget. Only a search with a surrogate model has a number
-                here, because its generations differ in their evaluations.
+            attempt: The population size and the budget of the search. The monitor enforces the
+                budget of a search with a surrogate model, whose generations differ in their
+                evaluations, and the trainer that of any other.
             is_first: Whether this is the first search, or every candidate of all earlier ones
                 failed. Only such a search may end because the objective is noisy.
         """
@@ -76,8 +74,8 @@ class Monitor(Callback):
         self.detector: NoiseDetector | None = None
         self._history = history
         self._termination = termination
-        self._population_size = population_size
-        self._budget = budget
+        self._attempt = attempt
+        self._uses_model = plan.uses_model
         self._declares_noise = plan.declares_noise
         self._may_end_for_noise = is_first and plan.adapts_to_noise
         self._failures = 0  # consecutive generations in which every candidate failed
@@ -100,15 +98,16 @@ class Monitor(Callback):
         * noise of the objective,
         * several consecutive generations in which every candidate failed.
         """
-        evaluations = record.generation * self._population_size
-        if self._budget is not None:
+        size = self._attempt.population_size
+        evaluations = record.generation * size
+        if self._uses_model:
             # A surrogate model evaluates only a part of each population, and counts it.
             evaluations = int(record.metrics[EVALUATIONS])
-        self._history.add(record, self._population_size, evaluations)
+        self._history.add(record, size, evaluations)
         # ``Termination`` returns all reasons that apply, the most important one first.
         reasons = self._termination.reasons(record)
         reason = reasons[0] if reasons else None
-        if self._budget is not None and evaluations >= self._budget:
+        if self._uses_model and evaluations >= self._attempt.budget:
             reason = reason or Reason.BUDGET
         detector = self.detector
         has_seen_noise = detector is not None and detector.has_seen_noise(record.generation)
@@ -164,10 +163,7 @@ class Search:
         )
         self.optimizer = optimizer
         self._attempt = attempt
-        budget = attempt.budget if plan.uses_model else None
-        self._monitor = Monitor(
-            plan, session.history, termination, attempt.population_size, budget, is_first
-        )
+        self._monitor = Monitor(plan, session.history, termination, attempt, is_first)
         self._assisted: ModelAssisted | None = None
         objective = self._build_objective(plan, start, session, is_first)
         generations: int | None = max(1, attempt.budget // attempt.population_size)
