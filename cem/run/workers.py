@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -183,7 +182,8 @@ class Pool:
             self._settled.append(candidate)
             return
         self._running[candidate.number] = candidate, future
-        future.add_done_callback(partial(_deliver, self._arrived, candidate))
+        arrived = self._arrived  # ``abandon`` replaces it.
+        future.add_done_callback(lambda done: arrived.put((candidate, done)))
 
     def _settle(self, candidate: Candidate, future: Any) -> None:
         """Set the outcome of a candidate from its future, or start the candidate again."""
@@ -252,11 +252,6 @@ class Pool:
             self._start(self._isolated)
         while self._waiting and not self._suspects and self._isolated is None:
             self._start(self._waiting.popleft())
-
-
-def _deliver(queue: Any, candidate: Candidate, future: Any) -> None:
-    """Put a candidate and its future, which is done, into a queue."""
-    queue.put((candidate, future))
 
 
 @dataclass
