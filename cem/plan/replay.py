@@ -64,7 +64,8 @@ class Replayer:
         leaves, structure = pytree.tree_flatten(task)
         kind = [shift, structure, *map(_describe, leaves)]
         with torch.cuda.device(self._device):
-            capture = self._find(kind)
+            same_kind = (capture for capture in self._captures if capture.kind == kind)
+            capture = next(same_kind, None)
             if capture is None:
                 # The graph reads its own copies of the task's tensors.
                 static_leaves = [_copy(leaf) for leaf in leaves]
@@ -80,9 +81,6 @@ class Replayer:
                     static_leaf.copy_(leaf)
             capture.graph.replay()
         return capture.result
-
-    def _find(self, kind: list[Any]) -> Capture | None:
-        return next((capture for capture in self._captures if capture.kind == kind), None)
 
     def _capture(
         self, task: Task, memory: Memory, shift: int
