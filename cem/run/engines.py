@@ -65,10 +65,9 @@ def connect_dask(client: Any = None) -> Engine:
     return Engine(executor.submit, workers, close, runs_again=True)
 
 
-def connect_ray(ray: Any = None) -> Engine:
+def connect_ray(_: Any = None) -> Engine:
     """Use the tasks of the cluster that ``ray.init`` finds."""
-    if ray is None:
-        ray = importlib.import_module("ray")
+    ray = importlib.import_module("ray")
     ray.init(ignore_reinit_error=True)
 
     # Ray sends the code of a nested function, so that a worker need not import this file.
