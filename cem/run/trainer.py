@@ -362,9 +362,9 @@ class Trainer:
         for _ in range(count):
             candidates = optimizer.ask()
             # The objective may change its argument in place, so it gets a copy.
-            evaluation = as_evaluation(
-                self._objective(copy_of(candidates), optimizer.generation)
-            )
+            evaluate = partial(self._objective, copy_of(candidates), optimizer.generation)
+            # After every evaluation the ranks agree whether to stop, whatever the objective.
+            evaluation = as_evaluation(ranks.run_collective(evaluate, self.stop))
             # Asynchronous candidates may belong to earlier distributions. The lag is how far
             # the mean has moved since.
             if evaluation.lag is not None:

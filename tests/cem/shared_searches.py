@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from cem import Callback, Evaluation, Interrupted, minimize
+from cem import Callback, CrossEntropyMethod, Evaluation, Interrupted, Trainer, minimize
+from cem.run.ranks import joined, shared
 
 
 def sphere(x):
@@ -62,6 +63,18 @@ def interrupted_by_a_callback():
     return [result["reason"], result["evaluations"] in (3 * 51, 4 * 51)]
 
 
+def reasons_of_trainers():
+    """How trainers end whose objective knows nothing of their request to stop."""
+    objective = shared(lambda x, generation: sphere(x))
+    reasons = []
+    with joined():
+        for options in ({"time_limit_s": 0.2}, {"callbacks": [InterruptAfter()]}):
+            search = CrossEntropyMethod(torch.zeros(5), 1.0, 51, maximize=False, seed=1)
+            trainer = Trainer(search, objective, generations=100_000, **options)
+            reasons.append(trainer.run().reason)
+    return reasons
+
+
 def main(folder):
     with_metrics = lambda x: Evaluation(sphere(x), {"a": 1.0})  # noqa: E731
     report = {
@@ -71,6 +84,7 @@ def main(folder):
         "saved": found(seed=4, checkpoint=Path(folder, "search")),
         "saved again": found(checkpoint=Path(folder, "search")),
         "interrupted by a callback": interrupted_by_a_callback(),
+        "trainers": reasons_of_trainers(),
         "metrics": refused(
             lambda: minimize(with_metrics, torch.zeros(2), 1.0, distributed=True)
         ),

@@ -41,6 +41,7 @@ def test_ranks_find_what_one_process_finds(tmp_path):
         assert {name: report[name] for name in same} == {name: alone[name] for name in same}
         assert report["saved again"]["x"] == report["saved"]["x"]
         assert report["interrupted by a callback"] == ["requested", True]
+        assert report["trainers"] == ["time_limit", "requested"]
         assert report["metrics"].startswith(
             "ValueError: expected fitness alone of an objective"
         )
