@@ -229,8 +229,10 @@ def _find_std_floor(
     # another integer than the mean. If the mean is an integer, such a number is more than 0.5
     # away from it. Its probability is 1 / (N d), half of it on either side.
     quantile = NormalDist().inv_cdf(1 - 0.5 / (population_size * std.shape[-1]))
-    is_integer = ~integers[0].isnan()
-    margin = torch.where(is_integer, 0.5 / quantile, 0.0).to(std)
+    # An integer whose standard deviation is 0 is constant, and has no margin.
+    has_margin = ~integers[0].isnan() & (std > 0)
+    # As float32, so that the result does not depend on torch's default dtype.
+    margin = (has_margin.float() * (0.5 / quantile)).to(std)
     return margin.expand_as(std) if floor is None else torch.maximum(floor, margin)
 
 

@@ -381,3 +381,14 @@ def test_one_integer_of_a_population_is_expected_beside_the_nearest_to_the_mean(
         0.5 / floor[1:].double() / math.sqrt(2)
     )  # the probability that |x| > 1 / 2
     assert (size * dim * beyond).tolist() == pytest.approx([1.0, 1.0], rel=1e-4)
+
+
+def test_an_integer_with_a_standard_deviation_of_0_is_constant():
+    config = CEMConfig.cma(integers=[0])
+    optimizer = CrossEntropyMethod(
+        [3.0, 0.0], [0.0, 1.0], maximize=False, config=config, seed=1
+    )
+    for _ in range(9):
+        candidates = optimizer.ask()
+        assert (candidates[:, 0] == 3.0).all()
+        optimizer.tell(candidates, candidates.sum(1))
