@@ -15,6 +15,7 @@ from cem.core.state import CHANGING, FAILED, MEAN, STD, State, tensors_of
 from kernels.support.checks import check_integer
 
 _SAVED = [name for name in CHANGING if name != "generation"]
+_COPIED = [*_SAVED, "low", "high"]  # The bounds are needed to read the mean.
 _MIN_SECONDS = 1e-9  # Rates are divided by at least this time, never by 0.
 
 
@@ -138,7 +139,7 @@ class Snapshot:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that ``copy_to_host`` copies, keyed by their names."""
-        tensors = tensors_of(self.state, _SAVED)
+        tensors = tensors_of(self.state, _COPIED)
         for name, metric in self._metrics.items():
             if isinstance(metric, Tensor):
                 tensors[f"metric {name}"] = metric.reshape(())
@@ -210,10 +211,10 @@ class Snapshot:
         # the record.
         best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
-        if host.discrete is not None:
-            # These also have the columns of the families of discrete parameters.
+        if host.discrete is not None or host.low is not None:
+            # These are within the bounds, and have the columns of discrete parameters, too.
             mean = host.mean
-            std = host.std
+            std = host.std.clone()
             stds = std.numpy()
         else:
             # Copy the rows, because the caller may change the record.

@@ -150,9 +150,12 @@ class State(NamedTuple):
     def _point(self, row: int) -> Tensor:
         """Return a row of the distribution within the bounds, and the likeliest values."""
         normal = self.distribution[..., row, :]
-        box = transformed_bounds(self)
-        if box is not None:
+        box = bounds_of(self)
+        if transformed_bounds(self) is not None:
             normal = into_box(normal, *box)
+        elif box is not None:
+            # Rounding may have put an average of candidates outside.
+            normal = normal.clamp(*box)
         return self._join(normal, [family.mode(table) for family, table in tables_of(self)])
 
 

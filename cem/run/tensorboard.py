@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from cem.core.snapshot import GenerationRecord
-from cem.core.state import MEAN, STD
 from cem.run.callbacks import Callback, RunPlan
 
 # The tags of curves. The tags of rates begin with ``speed``, of other metrics ``metrics``.
@@ -47,6 +48,8 @@ class TensorBoardWriter(Callback):
         self._names = tuple(names)
         self._texts = dict(texts or {})
         self._writer: Any = None
+        # The mean and the standard deviation of the newest record.
+        self._rows: dict[str, Tensor] = {}
 
     def on_start(self, plan: RunPlan) -> None:
         """Open the files."""
@@ -59,14 +62,16 @@ class TensorBoardWriter(Callback):
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Write a generation."""
+        self._rows = {"mean": record.mean, "std": record.std}
         for name, value in record.as_dict().items():
             if name not in ("generation", "elapsed_s"):
                 self._writer.add_scalar(_tag_of(name), value, record.generation)
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write the distribution, and flush to disk."""
-        for group, row in (("mean", MEAN), ("std", STD)):
-            values = state["distribution"][row].tolist()
+        for group, row in self._rows.items():
+            # Of a batch, the curves are means over the problems.
+            values = row.reshape(-1, row.shape[-1]).mean(0).tolist()
             names = self._names or range(len(values))
             for name, value in zip(names, values, strict=True):
                 self._writer.add_scalar(f"{group}/{name}", value, generation)

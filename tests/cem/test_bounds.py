@@ -67,9 +67,16 @@ def test_all_candidates_and_means_are_inside(handling):
         for _ in range(8):
             candidates = search.ask()
             search.tell(candidates, (candidates - 3.0).square().sum(-1))
-            for x in (candidates, search.mean, search.averaged_mean, search.best):
+            record = search.snapshot().record()
+            for x in (candidates, search.mean, search.averaged_mean, search.best, record.mean):
                 assert_inside(x)
             assert search.std.isfinite().all()
+
+
+def test_a_mean_that_rounding_has_put_outside_is_read_as_the_bound():
+    search = make([0.5, 0.5], 0.1, 8, 0.0, 1.0, "clamp")
+    search.tell(-torch.ones(8, 2), torch.zeros(8))
+    assert search.mean.tolist() == search.averaged_mean.tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("handling", get_args(BoundHandling))

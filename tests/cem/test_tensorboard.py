@@ -107,10 +107,11 @@ def test_what_is_written_stands_under_its_tag_and_step(
         str(tmp_path), purge_step=8
     )  # the first that it writes
     metrics = {"games": 3, "games/s": 1.5}
+    mean, std = torch.tensor([1.0]), torch.tensor([2.0])
     writer.on_generation(
-        GenerationRecord(8, 9.0, 5.0, 4.0, 3.0, 0.5, 2.0, 60.0, None, None, metrics)
+        GenerationRecord(8, 9.0, 5.0, 4.0, 3.0, 0.5, 2.0, 60.0, mean, std, metrics)
     )
-    writer.on_checkpoint(8, {"distribution": torch.tensor([[1.0], [2.0], [3.0], [4.0]])})
+    writer.on_checkpoint(8, {})
     writer.on_end()
     *scalars, flush, close = package.SummaryWriter.return_value.method_calls
     assert (flush, close) == (call.flush(), call.close())
