@@ -137,6 +137,7 @@ def _draw_by_sample(state: State, sample: Sample, size: int) -> Tensor:
     return multiply(noise, state.factor.mT) + mean.unsqueeze(-2)
 
 
+@torch.no_grad()
 def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return the state after a generation: the distribution moves towards the elites.
 

@@ -129,6 +129,14 @@ def test_the_class_is_the_functions_which_change_nothing_in_place(options):
     assert torch.equal(state.mean, optimizer.mean)
 
 
+@pytest.mark.parametrize("options", ["paths", "transform"])
+def test_a_state_has_no_gradients(options):
+    candidates, state = ask(make(options).state)
+    candidates.requires_grad_()
+    after = tell(state, candidates, quadratic(candidates))
+    assert not any(tensor.requires_grad for tensor in tensors(after))
+
+
 def test_a_state_is_a_structure_of_tensors():
     state = make("full paths").state
     leaves, structure = pytree.tree_flatten(state)
