@@ -545,7 +545,7 @@ class CrossEntropyMethod:
         """Return the statistics of the last generation; waits for the device.
 
         For a batch, ``best_fitness`` is the best of all problems, and the other values are
-        means over the problems.
+        means over the problems. NaN, of problems whose candidates all failed, does not count.
 
         Returns:
             A dict with these values; all but ``std_mean`` are NaN before the first generation:

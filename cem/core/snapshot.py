@@ -189,8 +189,10 @@ class Snapshot:
                 self._numbers = record.tolist()
             else:
                 rows = record.view(-1, record.shape[-1])  # one row per problem
-                best = rows[:, 0].max() if self.state.settings.maximize else rows[:, 0].min()
-                means = rows[:, [*range(1, FAILED)]].mean(0)
+                # A problem of which every candidate failed has NaN, which does not count.
+                best_of = np.fmax if self.state.settings.maximize else np.fmin
+                best = best_of.reduce(rows[:, 0].numpy())
+                means = rows[:, [*range(1, FAILED)]].nanmean(0)
                 self._numbers = [best.item(), *means.tolist()]
         return self._numbers
 

@@ -231,3 +231,12 @@ def test_statistics_are_of_the_last_generation_and_of_a_batch_the_best_and_the_m
         found = search.statistics()
         assert found["best_fitness"] == best  # of both generations
         assert found["elite_mean"] == sum(elites) / 2 + added
+
+
+def test_a_problem_that_failed_does_not_hide_the_statistics_of_the_others():
+    search = CrossEntropyMethod(torch.zeros(3, 2), 1.0, 4, maximize=True, seed=1)
+    nan = math.nan
+    fitness = torch.tensor([[1.0, 2.0, 3.0, 4.0], [nan] * 4, [5.0, 6.0, 7.0, nan]])
+    search.tell(search.ask(), fitness)
+    found = search.statistics()
+    assert (found["best_fitness"], found["generation_best"]) == (7.0, 5.5)
