@@ -123,7 +123,11 @@ def keep_inside(
     if handling == "transform":
         return into_box(x, low, high)
     if handling == "resample":
-        x = _truncate(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
+        # Candidates that the caller evaluated may have moved the mean outside, so far that the
+        # box has no probability. Then draw about the nearest point inside.
+        mean = mean.unsqueeze(-2)
+        inside = mean.clamp(low, high)
+        x = _truncate(x + (inside - mean), inside, std.unsqueeze(-2), low, high)
     # Clamp. After resampling, this only corrects rounding errors.
     return torch.minimum(torch.maximum(x, low), high)
 

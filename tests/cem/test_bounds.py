@@ -79,6 +79,14 @@ def test_a_mean_that_rounding_has_put_outside_is_read_as_the_bound():
     assert search.mean.tolist() == search.averaged_mean.tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("face", [0.0, 1.0])
+def test_after_repaired_candidates_far_outside_resampling_stays_at_the_nearest_face(face):
+    search = make([0.5, 0.5], 0.1, 20, 0.0, 1.0, "resample")
+    for _ in range(5):
+        search.tell(7.0 * face - 3.0 + 0.01 * search.ask(), torch.arange(20))
+    assert ((search.ask() - face).abs() < 4 * search.std).all()
+
+
 @pytest.mark.parametrize("handling", get_args(BoundHandling))
 def test_problems_of_a_batch_have_bounds_of_their_own_and_find_optima_on_a_face_and_inside(
     handling,
