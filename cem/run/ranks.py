@@ -73,4 +73,4 @@ def _evaluate(objective: Objective, own: Any, generation: Any) -> Tensor:
         raise ValueError(
             "expected fitness alone of an objective that ranks share, got metrics or candidates"
         )
-    return check_shape("fitness", evaluation.fitness, (len(own),)).double()
+    return check_shape("fitness", evaluation.fitness, tuple(own.shape[:-1])).double()

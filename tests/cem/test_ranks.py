@@ -110,3 +110,8 @@ def test_shares_are_even_and_leave_nothing_out(monkeypatch, count):
 def test_fitness_travels_as_float64():
     evaluate = shared(lambda x, generation: x.sum(1))
     assert evaluate(torch.ones(4, 2), 0).dtype is torch.float64
+
+
+def test_ranks_share_the_problems_of_a_batch():
+    evaluate = shared(lambda x, generation: x.sum(-1))
+    assert evaluate(torch.ones(4, 3, 2), 0).tolist() == [[2.0] * 3] * 4
