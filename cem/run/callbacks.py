@@ -230,9 +230,10 @@ class ProgressBar(Callback):
             costs = plan.costs or (1.0,) * plan.generations
             done = sum(costs[first.generation : record.generation])
             to_do = sum(costs[record.generation :])
-            seconds = to_do * (record.elapsed_s - first.elapsed_s) / done
+            # If these generations cost nothing, NaN: the time left is not shown.
+            seconds = to_do * (record.elapsed_s - first.elapsed_s) / (done or math.nan)
         if plan.time_limit_s is not None:
-            seconds = min(seconds, plan.time_limit_s - (time.monotonic() - self._started_at))
+            seconds = min(plan.time_limit_s - (time.monotonic() - self._started_at), seconds)
         return seconds
 
 

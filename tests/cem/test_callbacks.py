@@ -129,6 +129,10 @@ class TestProgressBar:
             "00:30 left" in self.play(io.StringIO(), plan, 5, interval_s=0.0).splitlines()[-1]
         )
 
+    def test_generations_without_costs_do_not_end_a_run(self):
+        plan = RunPlan(0, 10, 10.0, (0.0,) * 10)
+        assert "00:09 left" in self.play(io.StringIO(), plan, 2, interval_s=0.0)
+
     def test_a_long_generation_gets_a_line_in_a_log_when_it_is_asked_for_one(self):
         file = io.StringIO()
         bar = ProgressBar(file=file, interval_s=0.0)
