@@ -3,7 +3,8 @@
 ``checkpoint-000012.json`` contains the state after step 12 as one JSON object with the items
 
 - ``fingerprint``: what identifies the run;
-- ``state``: the state. A tensor is ``{"tensor": dtype, "shape": [...], "base64": bytes}``;
+- ``state``: the state. A tensor is ``{"tensor": dtype, "shape": [...], "base64": bytes}``, and
+  a dict whose keys are integers, which JSON lacks, ``{"integer keys": [[key, value], ...]}``;
 - ``sha256``: the digest of the items before it.
 """
 
@@ -54,7 +55,7 @@ def write_checkpoint(
     fingerprint: Mapping[str, Any],
 ) -> None:
     """Write a state and the fingerprint of its run to a file, atomically."""
-    values = {"fingerprint": fingerprint, "state": state}
+    values = {"fingerprint": fingerprint, "state": _keep_integer_keys(state)}
     body = json.dumps(values, default=_encode, allow_nan=False)
     write_text(path, _sign(body))
 
@@ -128,7 +129,8 @@ class Checkpointer:
         Args:
             step: The step, ``>= 0``. A file of the same step is replaced.
             state: A dict of values: tensors on any device, str, bool, int, finite float, None,
-                and lists and dicts of them. Floats in tensors may be NaN or infinite.
+                and lists and dicts of them. Keys are all str, or all int. Floats in tensors may
+                be NaN or infinite.
 
         Returns:
             The file.
@@ -208,12 +210,32 @@ def _sign(body: str) -> str:
     return f'{body[:-1]}{_DIGEST}{digest}"}}\n'
 
 
-def _encode(value: Tensor) -> dict[str, Any]:
-    """Return a tensor as JSON, with a flag if it is stored transposed in memory.
+def _keep_integer_keys(value: Any) -> Any:
+    """Return a value whose dicts have string keys: JSON would turn 0 into "0" in silence.
 
-    LAPACK returns such matrices. A matrix product is rounded differently if the matrix has
-    another layout, so a resumed search needs the same layout.
+    The state of an optimizer of torch has such dicts.
     """
+    if isinstance(value, (list, tuple)):
+        return [_keep_integer_keys(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    values = {key: _keep_integer_keys(item) for key, item in value.items()}
+    if values and all(type(key) is int for key in values):
+        return {"integer keys": [*values.items()]}
+    return values
+
+
+def _encode(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, and a tensor as a dict.
+
+    The dict has a flag if the tensor is stored transposed in memory, as LAPACK returns
+    matrices. A matrix product is rounded differently if the matrix has another layout, so a
+    resumed search needs the same layout.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if not isinstance(value, Tensor):
+        raise TypeError(f"expected tensors and values of JSON in a checkpoint, got {value!r}")
     is_matrix = value.dim() > 1
     is_transposed = is_matrix and not value.is_contiguous() and value.mT.is_contiguous()
     array = (value.mT if is_transposed else value).detach().cpu().numpy()
@@ -223,7 +245,9 @@ def _encode(value: Tensor) -> dict[str, Any]:
 
 
 def _decode(value: dict[str, Any]) -> Any:
-    """Return the tensor of a dict that `_encode` made, or any other dict unchanged."""
+    """Return what `_encode` or `_keep_integer_keys` made a dict of, or another dict itself."""
+    if value.keys() == {"integer keys"}:
+        return dict(value["integer keys"])
     if value.keys() - {"transposed"} != {"tensor", "shape", "base64"}:
         return value
     array = np.frombuffer(base64.b64decode(value["base64"]), np.dtype(value["tensor"]))

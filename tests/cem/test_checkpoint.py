@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -23,6 +24,7 @@ def test_tensors_come_back_bit_for_bit_and_all_else_as_it_was(path):
         "a": [1, 0.1, True, None, "Lőrincz"],
         "b": {"tensor": {"d": 2**63}, "e": [[], {}]},
         "f": 1e308,
+        "g": {0: {1: "b"}},
     }
     write_checkpoint(path, {**rest, **tensors}, {"seed": 1})
     state, fingerprint = read_checkpoint(path)
@@ -33,9 +35,17 @@ def test_tensors_come_back_bit_for_bit_and_all_else_as_it_was(path):
     assert (state, fingerprint) == (rest, {"seed": 1})
 
 
-@pytest.mark.parametrize(
-    ("value", "error"), [(object(), AttributeError), (math.nan, ValueError)]
-)
+def test_an_optimizer_of_torch_comes_back(path):
+    weights = torch.nn.Parameter(torch.ones(2))
+    first, second = (torch.optim.Adam([weights], lr=np.float32(0.5)) for _ in range(2))
+    weights.sum().backward()
+    first.step()
+    write_checkpoint(path, first.state_dict(), {})
+    second.load_state_dict(read_checkpoint(path)[0])
+    assert torch.equal(second.state[weights]["exp_avg"], first.state[weights]["exp_avg"])
+
+
+@pytest.mark.parametrize(("value", "error"), [(object(), TypeError), (math.nan, ValueError)])
 def test_of_what_could_not_come_back_no_file_is_made(path, value, error):
     with pytest.raises(error):
         write_checkpoint(path, {"x": value}, {})
