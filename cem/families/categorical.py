@@ -39,6 +39,7 @@ class Categorical(OperatorFamily):
     more_rows = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "sizes", tuple(map(int, self.sizes)))
         if not self.sizes or min(self.sizes) < 1:
             raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from cem.core.checks import check_real
 from kernels.ops.discrete.reference import random_words
 from kernels.ops.discrete.tables import move_table as move_table
 
@@ -156,6 +157,11 @@ class OperatorFamily:
 
     operators: ClassVar[tuple[Callable[..., Tensor], Callable[..., Tensor]]]
     more_rows: ClassVar[int]
+
+    def __post_init__(self: Any) -> None:
+        """Check the weight of a generation: 0 or NaN would not move the table, in silence."""
+        if self.smoothing is not None:
+            check_real("smoothing", self.smoothing, 0.0, 1.0, open_low=True)
 
     def spread(self: Any, table: Tensor) -> Tensor:
         """Return the probability of all values but the most probable, shape (..., columns)."""

@@ -47,8 +47,9 @@ class Permutation(OperatorFamily):
     more_rows = 1
 
     def __post_init__(self) -> None:
-        """Check the number of items."""
-        check_integer("items", self.items, 1)
+        """Check the numbers."""
+        super().__post_init__()
+        object.__setattr__(self, "items", check_integer("items", self.items, 1))
 
     @property
     def columns(self) -> int:

@@ -392,3 +392,14 @@ def test_an_integer_with_a_standard_deviation_of_0_is_constant():
         candidates = optimizer.ask()
         assert (candidates[:, 0] == 3.0).all()
         optimizer.tell(candidates, candidates.sum(1))
+
+
+@pytest.mark.parametrize("smoothing", [0, math.nan, -0.5])
+def test_a_smoothing_that_would_not_learn_is_refused(smoothing):
+    for make in (Bernoulli, Permutation):
+        with pytest.raises(ValueError, match="expected smoothing finite and > 0 and <= 1"):
+            make(3, smoothing)
+
+
+def test_a_number_of_items_may_be_any_integer():
+    assert repr(Permutation(np.int64(3))) == repr(Permutation(3.0)) == repr(Permutation(3))
