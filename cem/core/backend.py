@@ -62,11 +62,13 @@ def torch_sampler(
     *,
     seed: int,
     generation: int,
+    block: int | None = None,
 ) -> Tensor:
     """Return N samples of the normal distribution N(mean, std^2), shape (N, d).
 
     ``mean`` and ``std`` have shape (d,). The noise depends on seed and generation alone. On the
-    CPU, NumPy draws it in float64, and torch in float32.
+    CPU, NumPy draws it in float64, and torch in float32. Torch's noise of a sample depends on
+    how many are drawn with it, so it draws ``block`` samples at a time; None means N.
     """
     mixed_seed = mix_seed(seed, generation)
     shape = (population_size, mean.numel())
@@ -76,10 +78,14 @@ def torch_sampler(
         generator = np.random.Generator(np.random.SFC64(mixed_seed))
         noise = torch.from_numpy(generator.standard_normal(shape))
         return torch.addcmul(mean, noise, std)
-    noise = torch.empty(shape, dtype=mean.dtype, device=mean.device)
-    noise.normal_(generator=torch.Generator(mean.device).manual_seed(mixed_seed))
+    block = block or population_size
+    num_blocks = -(-population_size // block)
+    noise = mean.new_empty(num_blocks, block, mean.numel())
+    for samples in noise:
+        samples.normal_(generator=torch.Generator(mean.device).manual_seed(mixed_seed))
+        mixed_seed = mix_seed(mixed_seed, generation)
     # Compute mean + noise * std in the memory of the noise.
-    return torch.addcmul(mean, noise, std, out=noise)
+    return torch.addcmul(mean, noise, std, out=noise).flatten(0, 1)[:population_size]
 
 
 def torch_sample(
@@ -93,7 +99,7 @@ def torch_sample(
     """Draw from the normal distributions of a batch of problems with ``torch_sampler``.
 
     Args:
-        state: Not used, but every function of the type ``cem.core.generation.Sample`` takes it.
+        state: The state, which has the population size.
         rows: The distributions, shape (..., R, d). The first of the R rows is the mean, and the
             second the standard deviation.
         size: N, the number of samples for each problem.
@@ -109,7 +115,10 @@ def torch_sample(
     for problem, seed in zip(problems, seeds, strict=True):
         mean = problem[0]
         std = problem[1]
-        draws.append(torch_sampler(mean, std, size, seed=seed, generation=generation))
+        block = state.settings.population_size
+        draws.append(
+            torch_sampler(mean, std, size, seed=seed, generation=generation, block=block)
+        )
     return torch.stack(draws).view(*batch_shape, size, dim)
 
 

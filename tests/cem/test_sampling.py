@@ -25,6 +25,12 @@ def test_a_sample_is_a_function_of_seed_and_generation():
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_candidates_do_not_depend_on_how_many_are_drawn_at_a_time(dtype):
+    together, alone = (cpu_search("torch", dtype=dtype) for _ in range(2))
+    assert torch.equal(together.ask(50), torch.cat([alone.ask(1) for _ in range(50)]))
+
+
 def test_entries_are_independent_standard_normal_numbers():
     # 500 x 400 numbers, seed fixed. Each bound is 5 standard errors, so a right sampler fails
     # one of the five with a probability below 5 * 6e-7.
