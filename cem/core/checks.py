@@ -120,6 +120,10 @@ def as_real(name: str, value: Any) -> Tensor:
     16 bits and more become float64, as a sequence does.
     """
     try:
+        first = value[0] if isinstance(value, (list, tuple)) and value else None
+        if isinstance(first, Tensor) and first.shape != (1,):
+            # torch takes no list of rows, such as candidates that were asked one by one.
+            value = torch.stack([as_real(name, row).double() for row in value])
         # Without a dtype, torch would round the doubles of a list to its default dtype.
         dtype = None if hasattr(value, "dtype") else torch.float64
         tensor = torch.as_tensor(as_torch_takes_it(value), dtype=dtype).detach()
