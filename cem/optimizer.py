@@ -353,6 +353,9 @@ class CrossEntropyMethod:
     def _join_parts(self) -> tuple[Tensor, Tensor]:
         """Return the candidates of an incomplete population, and their fitness."""
         candidates, fitness = zip(*self._parts, strict=True)
+        # Otherwise integers would get the dtype of floats beside them, such as float16.
+        if len({part.dtype for part in fitness}) > 1:
+            fitness = tuple(part.double() for part in fitness)
         return torch.cat(candidates), torch.cat(fitness)
 
     def _needs_no_conversion(self, candidates: Any, fitness: Any) -> bool:
@@ -517,7 +520,10 @@ class CrossEntropyMethod:
 
     @property
     def covariance(self) -> Any:
-        """The covariance ``Sigma_t``, a new tensor of shape (..., dim, dim)."""
+        """The covariance ``Sigma_t``, a new tensor of shape (..., dim, dim).
+
+        A full one lacks discrete parameters; a diagonal one has the squares of their ``std``.
+        """
         factor = self._state.factor
         if factor is None:
             return self._copy(torch.diag_embed(self._state.std.square()))
@@ -669,7 +675,8 @@ class CrossEntropyMethod:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume bit for bit from the state of an optimizer with the same settings.
 
-        On another device, later samples may differ in their last bits. Without evolution paths,
+        The first standard deviation must be the same, too, as floors are relative to it. On
+        another device, later samples may differ in their last bits. Without evolution paths,
         this optimizer may have other numbers of candidates and elites than the saved one. The
         history that ``stop`` compares is not part of a state. If this optimizer was created
         without a seed, it takes the seed of the state.

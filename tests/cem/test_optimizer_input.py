@@ -172,6 +172,25 @@ def test_fitness_may_be_unsigned_masked_or_a_column_of_a_table(dtype):
         assert search.best_fitness == best
 
 
+def test_candidates_may_be_a_list_of_tensors():
+    lists, tensors = (
+        CrossEntropyMethod([0.0, 0.0], 1.0, 6, maximize=False, seed=1) for _ in range(2)
+    )
+    rows = [lists.ask(1)[0] for _ in range(6)]
+    lists.tell(rows, [row.sum().requires_grad_() for row in rows])
+    tensors.tell(tensors.ask(), tensors.ask().sum(1))
+    assert lists.mean.equal(tensors.mean)
+
+
+def test_parts_of_a_population_may_have_fitness_of_any_dtype():
+    search = CrossEntropyMethod([0.0, 0.0], 1.0, 4, maximize=True, seed=1)
+    x = search.ask()
+    search.tell(x[:3], torch.tensor([16777216, 16777217, 16777216]))
+    search.tell(x[3:], torch.tensor([math.nan], dtype=torch.float16))
+    assert search.best.equal(x[1])
+    assert search.best_fitness == 16777217
+
+
 @pytest.mark.parametrize("value", [-1.0, 0.5, 3.0, math.nan])
 def test_a_value_that_a_family_does_not_have_is_refused(value):
     config = CEMConfig.cma(families=[Categorical((3, 3))])
