@@ -318,7 +318,10 @@ def copy_to_host(
     rows_by_name = {}
     for name, stack in stacked.items():
         # A copy into page-locked memory does not wait for the device.
-        host = torch.empty(stack.shape, dtype=stack.dtype, pin_memory=stack.is_cuda)
+        # The device is named, because torch's default device may be another one.
+        host = torch.empty(
+            stack.shape, dtype=stack.dtype, device="cpu", pin_memory=stack.is_cuda
+        )
         host.copy_(stack.detach(), non_blocking=stack.is_cuda)
         rows_by_name[name] = iter(host.unbind())
     # All stacks are on the same device.

@@ -240,3 +240,10 @@ def test_a_problem_that_failed_does_not_hide_the_statistics_of_the_others():
     search.tell(search.ask(), fitness)
     found = search.statistics()
     assert (found["best_fitness"], found["generation_best"]) == (7.0, 5.5)
+
+
+def test_a_snapshot_is_copied_to_the_host_whatever_torch_s_default_device():
+    snapshot = CrossEntropyMethod([1.0, 2.0], 1.0, maximize=True, seed=1).snapshot()
+    snapshot._host = None
+    with torch.device("meta"):
+        assert snapshot.record().mean.tolist() == [1.0, 2.0]
