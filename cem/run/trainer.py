@@ -144,7 +144,8 @@ class Trainer:
             graph: Whether to run the generations of a record as one CUDA graph; see
                 ``CrossEntropyMethod.capture``.
             stateful: An objective with ``state_dict()`` and ``load_state_dict(state)``, whose
-                state belongs to checkpoints. None: there is none.
+                state belongs to checkpoints; each generation is then recorded at once. None:
+                there is none.
         """
         self.optimizer = optimizer
         self._stateful = stateful
@@ -168,8 +169,9 @@ class Trainer:
         # Capturing a CUDA graph is slow, so graphs are cached. A graph depends on the number of
         # its generations and of its records.
         self._capture = cache(partial(optimizer.capture_records, objective))
-        # On a GPU, work is queued and the results are read later.
-        self._defers_sync = defers_sync(optimizer.device)
+        # On a GPU, work is queued and the results are read later. But the state of an objective
+        # must be saved before the next generation changes it.
+        self._defers_sync = defers_sync(optimizer.device) and stateful is None
         # The generation of the newest checkpoint.
         self._saved: int | None = None
 

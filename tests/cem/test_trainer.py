@@ -378,3 +378,27 @@ def test_a_resumed_run_goes_on_with_its_time_and_records_the_same_generations(tm
         elapsed.append(trainer.run().elapsed_s)
     assert [record.generation for record in records] == [3, 4, 8, 10]
     assert elapsed[1] > elapsed[0]
+
+
+def test_the_state_of_an_objective_is_that_of_the_generation_that_is_saved(sync, tmp_path):
+    sync("deferred")
+    calls = []
+
+    def objective(candidates, generation):
+        calls.append(generation)
+        return sphere(candidates, generation)
+
+    objective.state_dict = lambda: {"calls": len(calls)}
+    checkpointer = Checkpointer(tmp_path)
+    trainer = Trainer(
+        make(),
+        objective,
+        generations=8,
+        callbacks=lambda record: 1 / (record.generation - 4),
+        checkpointer=checkpointer,
+        stateful=objective,
+    )
+    with pytest.raises(ZeroDivisionError):
+        trainer.run()
+    loaded = checkpointer.load_latest()
+    assert (loaded.step, loaded.state["objective"]) == (3, {"calls": 3})
