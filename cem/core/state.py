@@ -151,11 +151,10 @@ class State(NamedTuple):
         """Return a row of the distribution within the bounds, and the likeliest values."""
         normal = self.distribution[..., row, :]
         box = bounds_of(self)
-        if transformed_bounds(self) is not None:
-            normal = into_box(normal, *box)
-        elif box is not None:
-            # Rounding may have put an average of candidates outside.
-            normal = normal.clamp(*box)
+        if box is not None:
+            is_transformed = self.settings.config.bound_handling == "transform"
+            # Without a transform, rounding may have put an average of candidates outside.
+            normal = into_box(normal, *box) if is_transformed else normal.clamp(*box)
         return self._join(normal, [family.mode(table) for family, table in tables_of(self)])
 
 
