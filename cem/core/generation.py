@@ -137,7 +137,6 @@ def _draw_by_sample(state: State, sample: Sample, size: int) -> Tensor:
     return multiply(noise, state.factor.mT) + mean.unsqueeze(-2)
 
 
-@torch.no_grad()
 def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return the state after a generation: the distribution moves towards the elites.
 
@@ -146,6 +145,11 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     and is never an elite. If all candidates of a problem fail, it keeps its distribution, and
     its ``record`` stores the number of the generation.
     """
+    # A state with gradients would keep the graph of every generation.
+    if candidates.requires_grad:
+        candidates = candidates.detach()
+    if fitness.requires_grad:
+        fitness = fitness.detach()
     if state.discrete is not None:
         return _update_families(state, candidates, fitness)
     box = transformed_bounds(state)
