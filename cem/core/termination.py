@@ -207,8 +207,9 @@ class _Window:
     def __init__(self, size: int) -> None:
         """Begin without records; the window is the last ``size`` generations."""
         self._size = size
-        # The generation and its best fitness, for each record of the window.
-        self._recent: deque[tuple[int, float]] = deque()
+        # The best fitness in each record of the window, and the generations of the records.
+        self._best: deque[float] = deque()
+        self._generations: deque[int] = deque()
         self.widest_range = 0.0
 
     def add(self, record: GenerationRecord) -> tuple[float, bool]:
@@ -219,17 +220,20 @@ class _Window:
                 the newest record's elites.
             Whether the records cover the whole window.
         """
-        recent = self._recent
-        recent.append((record.generation, record.generation_best))
+        recent_best = self._best
+        generations = self._generations
+        recent_best.append(record.generation_best)
+        generations.append(record.generation)
         # The window begins at generation `start`. The records cover all of it if the oldest
         # one is not later. As long as this is also true of the second one, drop the oldest.
         start = record.generation - self._size + 1
-        while len(recent) > 2 and recent[1][0] <= start:
-            recent.popleft()
-        fitness = [*(best for _, best in recent), record.elite_threshold]
-        fitness_range = max(fitness) - min(fitness)
+        while len(generations) > 2 and generations[1] <= start:
+            recent_best.popleft()
+            generations.popleft()
+        worst_elite = record.elite_threshold
+        fitness_range = max(max(recent_best), worst_elite) - min(min(recent_best), worst_elite)
         self.widest_range = max(self.widest_range, fitness_range)
-        window_is_full = len(recent) > 1 and recent[0][0] <= start
+        window_is_full = len(generations) > 1 and generations[0] <= start
         return fitness_range, window_is_full
 
 
