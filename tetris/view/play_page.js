@@ -80,12 +80,16 @@ class Race {
   async train() {
     find("#train").disabled = true;
     this.demonstration = 100;
-    const place = this.agents.length;
+    const learned = { name: "learned here" };
+    let shown = this.agent; // until the person chooses another
     for await (const { generation, weights, best, median } of learn(this.learner, this.rules)) {
       if (this.phase !== "start") return;
-      if (generation === 1) this.add({ name: "learned here" });
-      this.agents[place] = { name: "learned here", features: LEARNED_FEATURES, weights };
-      this.choose(place);
+      Object.assign(learned, { features: LEARNED_FEATURES, weights });
+      if (generation === 1) this.add(learned);
+      if (this.agent === shown) {
+        this.choose(this.agents.indexOf(learned));
+        shown = learned;
+      }
       write(find("#learning"), `Generation ${generation} of ${GENERATIONS}: with ${number(MOST_PIECES)} pieces on a low board the best ` +
         `of ${POPULATION} players cleared ${counted(best, "line")}, half of them no more than ${number(median)}.`);
     }

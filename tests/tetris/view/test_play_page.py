@@ -381,6 +381,26 @@ def test_a_controller_is_learned_on_the_page(tmp_path: Path, browser_page: Page)
     assert games == 0
 
 
+def test_a_controller_that_is_loaded_during_training_stays(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    (tmp_path / "play.html").write_text(play_page(published("dt20"), Rules(4, 4)), "utf-8")
+    browser_page.open(tmp_path / "play.html", "globalThis.race")
+    mine = LinearController("holes, max_height", (-4.0, -1.0), name="mine").to_dict()
+    browser_page.evaluate(
+        "document.querySelector('#train').click(), "
+        f"race.read(new File([{json.dumps(json.dumps(mine))}], 'mine.json'))"
+    )
+    browser_page.wait_for("!document.querySelector('#train').disabled")
+    assert browser_page.evaluate("race.agent.name") == "mine"
+    assert browser_page.evaluate("Array.from(race.agent.weights)") == [-4.0, -1.0]
+    menu = browser_page.evaluate(
+        "[...document.querySelector('#agent')].map(({ text, value }) => "
+        "[text, race.agents[value].name, race.agents[value].weights.length])"
+    )
+    assert sorted(menu[-2:]) == [["learned here", "learned here", 9], ["mine", "mine", 2]]
+
+
 def test_the_command_writes_the_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
