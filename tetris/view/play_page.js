@@ -138,7 +138,9 @@ class Race {
     this.phase = "end";
     const { you, other, agent, rules: { width, height, ...rules } } = this;
     const shared = { ...rules, board: `${width}x${height}`, you: you.lines, agent: other.lines, by: agent.name };
-    history.replaceState(null, "", `#${new URLSearchParams(shared)}`);
+    const link = new URL(location); // inside a notebook the base of relative addresses is the notebook's
+    link.hash = new URLSearchParams(shared);
+    history.replaceState(null, "", link);
     const games = other.games ? `and lost ${counted(other.games, "game")}` : "and still stands";
     const verdict = you.lines > other.lines ? "You won." : you.lines < other.lines ? "The agent won." : "A draw.";
     const facts = [
@@ -147,7 +149,7 @@ class Race {
       `${agent.name} placed ${number(other.pieces)} ${games}.`,
       this.friend && `Your friend cleared ${this.friend}`,
     ];
-    const isFile = location.protocol === "file:";
+    const isFile = !location.protocol.startsWith("http");
     write(find("#verdict"), verdict);
     write(find("#result"), this.score);
     write(find("#story"), facts.join(" "));

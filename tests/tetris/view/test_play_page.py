@@ -3,6 +3,7 @@ same hints."""
 
 from __future__ import annotations
 
+import html
 import json
 import random
 from itertools import islice
@@ -320,6 +321,18 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(
             f"The link cannot be read ({wrong})"
         )
     assert page.evaluate("document.querySelector('#challenge').textContent") == ""
+
+
+def test_a_race_ends_inside_a_notebook(tmp_path: Path, browser_page: Page) -> None:
+    page = html.escape(play_page(published("dt20"), Rules(8, 9)))
+    (tmp_path / "notebook.html").write_text(f'<iframe srcdoc="{page}"></iframe>', "utf-8")
+    browser_page.open(tmp_path / "notebook.html", "frames[0].race")
+    browser_page.evaluate("frames[0].race.end()")
+    shown, link = browser_page.evaluate(
+        "[frames[0].document.querySelector('#end').open, frames[0].location.hash]"
+    )
+    assert shown
+    assert "board=8x9&you=0&agent=0&by=dt20" in link
 
 
 def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page) -> None:
