@@ -13,6 +13,7 @@ with one_line_interrupts():
     import torch
 
     from cem import CrossEntropyMethod
+    from kernels.support.files import discard_stdout, open_closed_streams
 
 _UPPER_LEFT = torch.tensor([-2.1, 3.2])
 _LOWER_RIGHT = torch.tensor([2.1, -1.0])
@@ -73,13 +74,16 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
 def main() -> None:
     """Search for the minimum of the valley, and show each generation.
 
-    Each generation prints a line. A terminal with colours also shows a moving picture.
+    Each generation prints a line. A terminal with colours, Unicode and room also shows a moving
+    picture.
     """
     mean = torch.tensor([-1.6, 2.8])
     search = CrossEntropyMethod(mean, 0.2, 24, maximize=False, backend="torch", seed=1)
     has_colours = os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
-    has_picture = sys.stdout.isatty() and has_colours
+    has_marks = "utf" in sys.stdout.encoding.lower()
     columns, lines = shutil.get_terminal_size()
+    has_room = columns > 1 and lines > 4  # two rows and the three lines below
+    has_picture = sys.stdout.isatty() and has_colours and has_marks and has_room
     if has_picture:
         print("\x1b[2J", end="")  # clears the terminal
     for generation in range(1, 31):
@@ -101,4 +105,8 @@ def main() -> None:
 if __name__ == "__main__":
     with one_line_interrupts():
         argparse.ArgumentParser("python -m cem", description=__doc__).parse_args()
-        main()
+        open_closed_streams()
+        try:
+            main()
+        except BrokenPipeError:  # The program that reads the output has exited.
+            discard_stdout()

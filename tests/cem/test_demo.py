@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shutil
 import subprocess
 import sys
 
@@ -19,6 +21,29 @@ def test_a_pipe_gets_a_line_a_generation(capsys: pytest.CaptureFixture[str]) -> 
     assert [int(line.split()[1].rstrip(":")) for line in lines] == [*range(1, 31)]
     assert "mean ( 1.00,  1.00)" in lines[-1]
     assert last.endswith("cem.minimize(f, mean, std)")
+
+
+def test_a_pipe_may_close() -> None:
+    command = f"'{sys.executable}' -m cem | head -1"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("generation  1: best")
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "encoding"), [((80, 4), "utf-8"), ((1, 24), "utf-8"), ((80, 24), "ascii")]
+)
+def test_a_terminal_without_room_or_marks_gets_lines(
+    size: tuple[int, int], encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding)
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: size)
+    monkeypatch.setenv("TERM", "xterm")
+    demo.main()
+    terminal.seek(0)
+    assert len(terminal.read().splitlines()) == 31
 
 
 def test_help_is_help() -> None:
