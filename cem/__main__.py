@@ -13,7 +13,7 @@ with one_line_interrupts():
     import torch
 
     from cem import CrossEntropyMethod
-    from kernels.support.files import discard_stdout, open_closed_streams
+    from kernels.support.files import discard_stdout, prepare_streams
 
 _UPPER_LEFT = torch.tensor([-2.1, 3.2])
 _LOWER_RIGHT = torch.tensor([2.1, -1.0])
@@ -105,7 +105,7 @@ def main() -> None:
 if __name__ == "__main__":
     with one_line_interrupts():
         argparse.ArgumentParser("python -m cem", description=__doc__).parse_args()
-        open_closed_streams()
+        prepare_streams()
         try:
             main()
         except BrokenPipeError:  # The program that reads the output has exited.

@@ -13,7 +13,7 @@ with one_line_interrupts():
 
     from cem_tetris import explain_clash
     from kernels.loader.toolchain import BuildError
-    from kernels.support.files import discard_stdout, open_closed_streams
+    from kernels.support.files import discard_stdout, prepare_streams
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,8 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: the arguments are invalid (status 2), or ask for help (status 0).
     """
-    # If the parent process closed the standard streams, printing would fail.
-    open_closed_streams()
+    prepare_streams()
     # Another installed distribution may hide a package of this project.
     clash = explain_clash()
     if clash:

@@ -3,6 +3,7 @@
 torch is imported inside the functions: the doctor has to survive one that does not import.
 """
 
+import os
 import platform
 import subprocess
 import sys
@@ -89,9 +90,14 @@ def _import_packages() -> str:
 
 def _run(program: str, *words: str, cwd: Path) -> Any:
     """Run a Python program with arguments in another process, in the folder ``cwd``."""
-    command = [sys.executable, "-c", program, *words]
     return subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
+        [sys.executable, "-c", program, *words],
+        cwd=cwd,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},  # It may print any path.
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
 
 

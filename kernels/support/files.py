@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import os
 import secrets
 import stat
@@ -95,12 +96,19 @@ def check_writable(path: Path) -> None:
         )
 
 
-def open_closed_streams() -> None:
-    """Replace every standard stream that the parent process closed by the null device."""
+def prepare_streams() -> None:
+    r"""Make the standard streams of a command fit for any output.
+
+    The null device replaces a stream that the parent process closed. Where an encoding lacks a
+    character, such as that of a path, its escape sequence is printed: ``\xe9``.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - stays open
             setattr(sys, name, stream)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def discard_stdout() -> None:

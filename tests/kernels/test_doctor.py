@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from kernels import BuildError
 from kernels.__main__ import main
 from kernels.ops import doctor
 from kernels.ops.report import Outcome, Report
+from kernels.support.files import prepare_streams
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 
@@ -97,6 +100,18 @@ def test_the_doctor_names_a_package_that_hides_one_of_these(
         doctor._import_packages()
     monkeypatch.setenv("PYTHONPATH", str(project))
     assert doctor._import_packages() == f"cem, kernels and tetris in {project}"
+
+
+def test_any_path_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tmp_path / "ü"
+    project.symlink_to(Path(doctor.__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    prepare_streams()
+    print(doctor._import_packages())
+    sys.stdout.seek(0)
+    assert sys.stdout.read().endswith(f"in {tmp_path}/\\xfc\n")
 
 
 def test_where_the_operator_was_built_ahead_no_compiler_is_needed(

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import io
 import math
 import os
 import re
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from kernels import BuildError
-from kernels.support.files import discard_stdout, open_closed_streams
+from kernels.support.files import discard_stdout, prepare_streams
 from kernels.support.interrupts import one_line_interrupts
 from kernels.support.names import did_you_mean, unknown_name
 from kernels.support.printable import printable
@@ -122,11 +121,7 @@ def run(main: Callable[[], int]) -> NoReturn:
     Ctrl-C, a full disk, full memory and a failed build print one line instead of a traceback.
     If the reader of a pipe has closed it, nothing is printed.
     """
-    open_closed_streams()  # The process may have been started without a stdout or stderr.
-    # Print the escape sequence of a character that the terminal cannot show.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    prepare_streams()
     try:
         with one_line_interrupts():
             status = main()
