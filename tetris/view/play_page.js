@@ -53,7 +53,9 @@ class Race {
     this.recall();
     find("#pieces").value = pieces;
     for (const each of parts.agents) if (!engine.complaint(each, this.rules)) this.add(each);
-    this.choose(Math.max(0, this.agents.findIndex(({ name }) => name === by)));
+    const index = this.agents.findIndex(({ name }) => name === by);
+    if (by && index < 0) this.say(`This page does not know the agent ${by}.`);
+    this.choose(Math.max(0, index));
     this.listen((target, event, act) => target.addEventListener(event, act));
     // In a frame the keys are those of the page around it until somebody clicks here.
     if (window.parent === window) showDialog("#start", "#play");

@@ -314,6 +314,11 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(
         page.open("about:blank")
         page.open(f"{address}#pieces={pieces}&seed={SEED}", "globalThis.race")
         assert page.evaluate("race.rules.pieces") == Rules(pieces=pieces).pieces
+    page.open("about:blank")
+    page.open(f"{address}#you=3&agent=4&by=mine", "globalThis.race")
+    assert "does not know the agent mine" in page.evaluate(
+        "document.querySelector('.wrong').textContent"
+    )
     for wrong in ("pieces=SSZ", f"seed={1 << 64}", "you=x"):
         page.open("about:blank")
         page.open(f"{address}#{wrong}", "globalThis.race")
