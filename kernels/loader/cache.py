@@ -164,8 +164,9 @@ def lock(library: Path) -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Print a line of progress on stderr."""
-    print(f"kernels: {line}", file=sys.stderr, flush=True)
+    """Print a line of progress on stderr, unless nobody can read it any more."""
+    with contextlib.suppress(OSError):
+        print(f"kernels: {line}", file=sys.stderr, flush=True)
 
 
 def unwritable_error(folder: Path, error: OSError) -> BuildError:

@@ -4,6 +4,7 @@ ahead."""
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -195,6 +196,18 @@ def test_without_a_folder_for_temporary_files_there_is_the_usual_one(
     monkeypatch.setattr(tempfile, "gettempdir", missing)
     with pytest.raises(BuildError, match="got /dev/null/cem-tetris"):
         write_library().load()
+
+
+def test_a_library_is_built_when_nobody_reads_the_progress(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(text: str) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "write", refuse, raising=False)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert write_library().build().exists()
 
 
 def test_a_disk_that_is_full_is_named_in_place_of_what_the_compiler_says(
