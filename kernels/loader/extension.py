@@ -241,15 +241,17 @@ class Extension:
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
+            # torch's own error repeats the path; its cause says what is wrong with the file.
+            reason = error.__cause__ or error
             # If the library is prebuilt, `reject` returns True, and `find` never returns the
             # library again. So the second attempt finds or builds another one.
-            if prebuilt.reject(library, error.__cause__ or error):
+            if prebuilt.reject(library, reason):
                 return self.load()
             remedy = (
                 "remove it, or if its disk is mounted noexec "
                 f"set {cache.VARIABLE} to another folder"
             )
-            raise BuildError(f"cannot load {library} ({error})", remedy) from error
+            raise BuildError(f"cannot load {library} ({reason})", remedy) from error
         self._check_registration(library)
         _loaded[self.name] = content, library
         return library

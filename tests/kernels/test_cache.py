@@ -198,6 +198,15 @@ def test_without_a_folder_for_temporary_files_there_is_the_usual_one(
         write_library().load()
 
 
+def test_a_damaged_library_is_named_with_what_is_wrong_with_it(
+    cache_folder: Path, write_library: Write
+) -> None:
+    extension = write_library()
+    extension.build().write_bytes(b"")
+    with pytest.raises(BuildError, match=r"cannot load .* file too short"):
+        extension.load()
+
+
 def test_a_library_is_built_when_nobody_reads_the_progress(
     cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
