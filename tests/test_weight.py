@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 60_300,
-    ("tetris", PYTHON): 50_400,
-    ("tetris", NATIVE): 57_605,
-    ("kernels", PYTHON): 19_731,
+    ("cem", PYTHON): 60_345,
+    ("tetris", PYTHON): 50_380,
+    ("tetris", NATIVE): 57_650,
+    ("kernels", PYTHON): 19_770,
     ("kernels", NATIVE): 46_617,
-    ("scripts", PYTHON): 31_715,
-    ("tests", PYTHON + NATIVE): 147_480,
+    ("scripts", PYTHON): 31_695,
+    ("tests", PYTHON + NATIVE): 147_920,
 }
 WORDS = 22_000  # of README and docs
 

@@ -96,6 +96,7 @@ class Result(Generic[_Vector]):
     def evaluated(self) -> tuple[Any, Any]:
         """All points and their values, (X, y), in the order in which evaluations finished.
 
+        Those of earlier generations of a resumed search have the order of candidates.
         ``minimize(..., evaluated=result)`` starts from them. X has shape (n, dim), or is a list
         of dicts of named parameters. y has shape (n,); it is not finite where the evaluation
         failed.
