@@ -159,7 +159,7 @@ def _load_searches(suite: str) -> list[Result]:
     return load_all(suite) + load_all(f"{suite}-later")
 
 
-def _shares(suite: str, budget: str) -> list[str]:
+def find_shares(suite: str, budget: str) -> list[str]:
     """Return the largest share of targets of each column of README's table, as a percentage.
 
     Args:
@@ -177,15 +177,6 @@ def _shares(suite: str, budget: str) -> list[str]:
     return shares
 
 
-def shares_with_1000_evaluations() -> list[str]:
-    """Return the shares of targets that our optimiser, SciPy and pycma reach in README.
-
-    Each may evaluate a function of five parameters 1,000 times. A share is a text such as
-    "80%".
-    """
-    return _shares("bbob-few", "d5.200")
-
-
 def optimiser_claim() -> str:
     """Return README's table of the shares of targets that our optimiser and others reach.
 
@@ -194,12 +185,12 @@ def optimiser_claim() -> str:
     share of a row is bold.
     """
     shares = {
-        "100, 5 parameters": _shares("bbob-few", "d5.20"),
-        "1,000, 5 parameters": shares_with_1000_evaluations(),
-        "4,000, 20 parameters": _shares("bbob-few", "d20.200"),
-        "1,000, 5 parameters, constraints": _shares("bbob-constrained", "d5.200"),
-        "10,000, 5 parameters": _shares("bbob", "d5.2000"),
-        "40,000, 20 parameters": _shares("bbob", "d20.2000"),
+        "100, 5 parameters": find_shares("bbob-few", "d5.20"),
+        "1,000, 5 parameters": find_shares("bbob-few", "d5.200"),
+        "4,000, 20 parameters": find_shares("bbob-few", "d20.200"),
+        "1,000, 5 parameters, constraints": find_shares("bbob-constrained", "d5.200"),
+        "10,000, 5 parameters": find_shares("bbob", "d5.2000"),
+        "40,000, 20 parameters": find_shares("bbob", "d20.2000"),
     }
     rows = []
     for label, texts in shares.items():
@@ -211,15 +202,7 @@ above the optimum. Share that a search reaches:
 {markdown(["evaluations", *_COLUMNS], rows)}
 
 A row has the default of `cem`, and the best measured method of SciPy and of pycma, alone or \
-after SLSQP: [which ones](docs/optimiser.md#beside-its-peers). {_practice_claim()}"""
-
-
-def _practice_claim() -> str:
-    """Return README's sentence on the problems of practice that `cem` solves first."""
-    result = load_all("practice")[0]
-    problems = len(result.data["problems"])
-    return f"""On {_count_wins(result)} of {problems} practical problems it needs fewer \
-evaluations than these and Bayesian optimisation (Optuna)."""
+after SLSQP: [which ones](docs/optimiser.md#beside-its-peers)."""
 
 
 def coco(*suites: str) -> str:
@@ -338,9 +321,10 @@ def _practice_block(result: Result) -> str:
     rows = {name: name for name in result.data["problems"]}
     columns = result.data["labels"]
     table = make_table("evaluations", result, columns=columns, rows=rows, cell=cell)
+    wins, problems = count_wins()
     return f"""Evaluations until a value is within 1% of the best known: medians of nine \
-starts. `cem`, called candidate by candidate, needs the fewest for {_count_wins(result)} of \
-{len(rows)} problems.\n\n{table}"""
+starts. `cem`, called candidate by candidate, needs the fewest for {wins} of {problems} \
+problems.\n\n{table}"""
 
 
 def _practice_cell(result: Result, problem: str, search: str) -> str:
@@ -364,10 +348,11 @@ def _practice_cell(result: Result, problem: str, search: str) -> str:
     return f"**{least:,.0f}**" if is_smallest else f"{least:,.0f}"
 
 
-def _count_wins(result: Result) -> int:
-    """Return the number of problems for which `cem` needs the fewest evaluations."""
+def count_wins() -> tuple[int, int]:
+    """Return for how many problems `cem` needs the fewest evaluations, and of how many."""
+    result = load_all("practice")[0]
     cells = [_practice_cell(result, problem, "cem") for problem in result.data["problems"]]
-    return sum(cell.startswith("**") for cell in cells)
+    return sum(cell.startswith("**") for cell in cells), len(cells)
 
 
 def asynchronous() -> str:

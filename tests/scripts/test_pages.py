@@ -68,7 +68,7 @@ def test_a_column_has_the_best_search_of_all_files(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         optimiser_blocks, "load_all", lambda name: [SimpleNamespace(figures=files[name])]
     )
-    assert optimiser_blocks._shares("bbob", "d5.20") == ["50%", "30%", "40%"]
+    assert optimiser_blocks.find_shares("bbob", "d5.20") == ["50%", "30%", "40%"]
 
 
 def test_the_middle_of_runs_is_the_median_on_10x20() -> None:
