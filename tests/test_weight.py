@@ -25,7 +25,7 @@ CEILINGS = {
     ("kernels", PYTHON): 19_770,
     ("kernels", NATIVE): 46_617,
     ("scripts", PYTHON): 31_695,
-    ("tests", PYTHON + NATIVE): 147_920,
+    ("tests", PYTHON + NATIVE): 147_945,
 }
 WORDS = 22_000  # of README and docs
 

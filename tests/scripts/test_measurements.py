@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -119,6 +120,9 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "practice": {"STARTS": 1, "SEARCHES": {"cem": practice.SEARCHES["cem"]}},
     "peers": {"SHAPES": ((20, 2),)},
+    "latent_models": {"_EPISODES": 300, "_STEPS": 3},
+    # Threads, because processes would have the constants of the module.
+    "plans": {"CELLS": ((8, 2),), "_PROBLEMS": 4, "ProcessPoolExecutor": ThreadPoolExecutor},
     "training": {
         "NUM_SEEDS": 1,
         "FLAGS": [
@@ -149,6 +153,7 @@ def small(monkeypatch: pytest.MonkeyPatch, short_world_model: None) -> None:
         for constant, value in constants.items():
             monkeypatch.setattr(module, constant, value)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     monkeypatch.setenv(provenance.COMMIT, "0" * 40 + "+")
 
 
