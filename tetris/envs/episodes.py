@@ -14,6 +14,13 @@ from tetris.game.features import AfterState
 from tetris.play.controller import LinearController
 from tetris.record.replay import Recorder, Replay
 
+_OWN_ACTIONS = ("autoreset", "action", "actions", "num_repeats")
+"""Attributes of Autoreset, ActionWrapper, VectorActionWrapper and RepeatAction.
+
+These wrappers reset an environment, or play other actions in it than they are given. Old
+versions of Gymnasium do not have all of them.
+"""
+
 
 def replay_of(
     env: gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any],
@@ -54,6 +61,11 @@ def replay_of(
             changes its actions.
     """
     inner = env.unwrapped
+    wrapper: Any = env
+    while wrapper is not inner:
+        if any(hasattr(wrapper, name) for name in _OWN_ACTIONS):
+            raise ValueError(f"expected no wrapper that resets or changes actions, got {env}")
+        wrapper = wrapper.env
     if isinstance(inner, TetrisVectorEnv):
         # Play this game alone, in a single environment with the same pieces and board.
         if options is None:
@@ -71,10 +83,6 @@ def replay_of(
         return _record(single, played, controller)
     if isinstance(env, VectorEnv) or not isinstance(inner, TetrisEnv):
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
-    if env.has_wrapper_attr("autoreset"):
-        raise ValueError(f"expected an environment that you reset, got {env}")
-    if env.has_wrapper_attr("action"):  # of an ActionWrapper, such as StickyAction
-        raise ValueError(f"expected an environment that plays these actions, got {env}")
     single = copy.deepcopy(inner)
     if options is None:
         options = single.seed_options
