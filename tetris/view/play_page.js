@@ -237,7 +237,7 @@ class Race {
     on(find("#file"), "change", ({ target }) => this.read(target.files[0]));
     for (const element of document.querySelectorAll("[data-kept]")) on(element, "change", () => this.keep(element));
     on(find("#pieces"), "change", () => this.restart());
-    on(document, "change", ({ target }) => target.blur()); // the keys are the game's again
+    on(find("#speed"), "change", ({ target }) => target.blur()); // the keys are the game's again
     for (const kind of ["dragover", "drop"]) on(document, kind, (event) => event.preventDefault());
     on(document, "drop", ({ dataTransfer }) => this.read(dataTransfer.files[0] ?? new Blob()));
     on(document, "visibilitychange", () => { if (this.phase === "play" && document.hidden) this.phase = "pause"; });

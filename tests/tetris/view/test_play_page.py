@@ -340,6 +340,16 @@ def test_a_race_ends_inside_a_notebook(tmp_path: Path, browser_page: Page) -> No
     assert "board=8x9&you=0&agent=0&by=dt20" in link
 
 
+def test_a_keyboard_reaches_every_choice_of_a_menu(tmp_path: Path, browser_page: Page) -> None:
+    (tmp_path / "play.html").write_text(play_page(published("dt20"), Rules()), "utf-8")
+    browser_page.open(tmp_path / "play.html", "globalThis.race")
+    menu = "document.querySelector('#pace')"
+    browser_page.evaluate(f"{menu}.value = '0', {menu}.focus()")
+    for _ in range(2):
+        browser_page.press("ArrowDown")
+    assert browser_page.evaluate(f"{menu}.value") == "0.5"
+
+
 def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page) -> None:
     page = opened(browser_page, tmp_path, published("dt20"), Rules(8, 9))
     mine = json.dumps(
