@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import json
 import random
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -348,6 +349,13 @@ def test_a_keyboard_reaches_every_choice_of_a_menu(tmp_path: Path, browser_page:
     for _ in range(2):
         browser_page.press("ArrowDown")
     assert browser_page.evaluate(f"{menu}.value") == "0.5"
+
+
+def test_a_screen_reader_names_every_dialog() -> None:
+    page = play_page(published("dt20"), Rules())
+    names = re.findall(r'<dialog id="\w+" aria-labelledby="(\w+)">', page)
+    assert len(names) == page.count("<dialog") == 2
+    assert all(f'<h2 id="{name}"' in page for name in names)
 
 
 def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page) -> None:
