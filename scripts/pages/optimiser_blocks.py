@@ -321,7 +321,7 @@ def _practice_block(result: Result) -> str:
     rows = {name: name for name in result.data["problems"]}
     columns = result.data["labels"]
     table = make_table("evaluations", result, columns=columns, rows=rows, cell=cell)
-    wins, problems = count_wins()
+    wins, problems = count_wins(result)
     return f"""Evaluations until a value is within 1% of the best known: medians of nine \
 starts. `cem`, called candidate by candidate, needs the fewest for {wins} of {problems} \
 problems.\n\n{table}"""
@@ -348,9 +348,8 @@ def _practice_cell(result: Result, problem: str, search: str) -> str:
     return f"**{least:,.0f}**" if is_smallest else f"{least:,.0f}"
 
 
-def count_wins() -> tuple[int, int]:
+def count_wins(result: Result) -> tuple[int, int]:
     """Return for how many problems `cem` needs the fewest evaluations, and of how many."""
-    result = load_all("practice")[0]
     cells = [_practice_cell(result, problem, "cem") for problem in result.data["problems"]]
     return sum(cell.startswith("**") for cell in cells), len(cells)
 

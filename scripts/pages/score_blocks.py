@@ -134,7 +134,7 @@ def headline() -> str:
     """
     five = find_shares("bbob-few", "d5.200")
     twenty = find_shares("bbob-few", "d20.200")
-    wins, problems = count_wins()
+    wins, problems = count_wins(load_all("practice")[0])
     # The training run with the median score.
     run = median_run(load(f"{_PROCESSOR}/training").data["runs"])
     learned = _score_on(run, LEARNED, "10x20")["lines_per_game"]
