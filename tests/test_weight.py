@@ -20,12 +20,12 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 60_345,
-    ("tetris", PYTHON): 50_380,
-    ("tetris", NATIVE): 57_650,
+    ("tetris", PYTHON): 50_395,
+    ("tetris", NATIVE): 57_655,
     ("kernels", PYTHON): 19_770,
     ("kernels", NATIVE): 46_617,
     ("scripts", PYTHON): 31_695,
-    ("tests", PYTHON + NATIVE): 147_945,
+    ("tests", PYTHON + NATIVE): 148_100,
 }
 WORDS = 22_000  # of README and docs
 
