@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.core.bounds import Box, into_box
 from cem.core.checks import check_distribution
 from cem.core.evaluation import Evaluation
-from cem.core.state import CHANGING, FAILED, MEAN, STD, State, tensors_of
+from cem.core.state import CHANGING, FAILED, MEAN, STD, State, tensors_of, transformed_bounds
 from kernels.support.checks import check_integer
 
 _SAVED = [name for name in CHANGING if name != "generation"]
@@ -36,9 +37,11 @@ class GenerationRecord:
             begins at the end of the work that was queued before.
         elapsed_s: The sum of ``seconds`` over all generations, including those before the
             search was resumed.
-        mean: The mean of the new distribution, shape (..., dim), on the CPU.
-        std: The standard deviation of the new distribution, like ``mean``.
+        unbounded_mean: The mean of the new distribution, shape (..., dim), on the CPU, before a
+            smooth map transforms it into the bounds.
+        std: The standard deviation of the new distribution, like ``unbounded_mean``.
         metrics: The metrics of the objective, by name.
+        box: The bounds of this map, or None if there is none.
     """
 
     generation: int
@@ -49,9 +52,16 @@ class GenerationRecord:
     std_mean: float
     seconds: float
     elapsed_s: float
-    mean: Tensor = field(compare=False, repr=False)
+    unbounded_mean: Tensor = field(compare=False, repr=False)
     std: Tensor = field(compare=False, repr=False)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    box: Box | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean within the bounds. It is computed when it is read, as few read it."""
+        mean = self.unbounded_mean
+        return into_box(mean, *self.box) if self.box else mean
 
     def as_dict(self) -> dict[str, float]:
         """Return all numbers in one flat dict: the fields in the order above, then the metrics.
@@ -66,7 +76,7 @@ class GenerationRecord:
         return {**numbers, **self.metrics}
 
 
-NUMBERS = GenerationRecord.__slots__[: GenerationRecord.__slots__.index("mean")]
+NUMBERS = GenerationRecord.__slots__[: GenerationRecord.__slots__.index("unbounded_mean")]
 """The fields of a record that are numbers: those before the tensors."""
 
 
@@ -213,7 +223,8 @@ class Snapshot:
         # the record.
         best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
-        if host.discrete is not None or host.low is not None:
+        box = transformed_bounds(host) if host.discrete is None else None
+        if host.discrete is not None or (box is None and host.low is not None):
             # These are within the bounds, and have the columns of discrete parameters, too.
             mean = host.mean
             std = host.std.clone()
@@ -234,8 +245,9 @@ class Snapshot:
             std_mean=float(stds.sum(dtype=np.float64)) / stds.size,
             seconds=seconds,
             elapsed_s=elapsed_s,
-            mean=mean,
+            unbounded_mean=mean,
             std=std,
+            box=box,
             metrics=self.metrics(seconds / generations),
         )
 

@@ -330,7 +330,7 @@ def _squared_move(old: GenerationRecord, new: GenerationRecord) -> float:
     A dimension with a standard deviation of 0 does not count. If the result is not finite, it
     is replaced by 0.
     """
-    distance = new.mean.numpy() - old.mean.numpy()
+    distance = new.unbounded_mean.numpy() - old.unbounded_mean.numpy()
     width = old.std.numpy()
     move = np.zeros(len(distance))
     np.divide(distance, width, out=move, where=width > 0)

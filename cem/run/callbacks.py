@@ -251,7 +251,8 @@ class MetricsWriter(Callback):
 
         Args:
             path: The file.
-            distribution: Whether each line also has ``mean`` and ``std``, lists of dim numbers.
+            distribution: Whether each line also has ``mean`` and ``std``, lists of dim numbers,
+                and ``unbounded_mean`` if a smooth map transforms the mean into bounds.
         """
         self.path = Path(path)
         self._distribution = distribution
@@ -313,6 +314,8 @@ class MetricsWriter(Callback):
                 raise ValueError(f"expected metrics under names of their own, got {names}")
             row["mean"] = record.mean.tolist()
             row["std"] = record.std.tolist()
+            if record.box:
+                row["unbounded_mean"] = record.unbounded_mean.tolist()
         unwritten = json.dumps(row).encode() + b"\n"
         with named_errors(self.path):
             # The file is unbuffered: ``write`` may write only a part of the line.

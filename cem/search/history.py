@@ -88,11 +88,11 @@ def parse_record(line: Mapping[str, Any], null_values: Mapping[str, float]) -> G
         null_values: The number that null stands for, by name.
     """
     # ``NUMBERS`` has the names of a record's numbers.
-    numbers: dict[str, Any] = {
-        name: null_values[name] if line[name] is None else line[name] for name in NUMBERS
-    }
-    vectors: dict[str, Any] = {
-        name: torch.tensor(line[name], dtype=torch.float64) for name in ("mean", "std")
-    }
-    metrics = {EVALUATIONS: line[EVALUATIONS]} if EVALUATIONS in line else {}
-    return GenerationRecord(**numbers, **vectors, metrics=metrics)
+    values: list[Any] = [
+        null_values[name] if line[name] is None else line[name] for name in NUMBERS
+    ]
+    # Without a map into bounds, the line only has the mean.
+    for vector in (line.get("unbounded_mean", line["mean"]), line["std"]):
+        values.append(torch.tensor(vector, dtype=torch.float64))
+    values.append({EVALUATIONS: line[EVALUATIONS]} if EVALUATIONS in line else {})
+    return GenerationRecord(*values)

@@ -9,6 +9,7 @@ import torch
 
 from cem import GenerationRecord, MetricsWriter, ProgressBar
 from cem.run.callbacks import RunPlan
+from cem.search.history import parse_record
 
 
 class Terminal(io.StringIO):
@@ -58,6 +59,14 @@ class TestMetricsWriter:
         assert json.loads(path.read_text()) == plain
         write(path, whole, distribution=True)
         assert json.loads(path.read_text()) == {**plain, "mean": [1.0, -2.0], "std": [0.5, 0.0]}
+
+    def test_the_mean_is_within_bounds_and_a_resumed_search_gets_that_before_them(self, path):
+        whole = record(1, mean=torch.tensor([4.5]), std=torch.ones(1))
+        whole.box = torch.zeros(1), torch.ones(1)
+        write(path, whole, distribution=True)
+        line = json.loads(path.read_text())
+        assert line["mean"] == whole.mean.tolist() < [1.0]
+        assert parse_record(line, {}).unbounded_mean.tolist() == [4.5]
 
     def test_a_resumed_run_cuts_off_what_it_will_write_again(self, path):
         write(path, 1, 2, 3, 4, 5)

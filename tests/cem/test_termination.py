@@ -5,7 +5,7 @@ import pytest
 import torch
 from searches import sphere, step
 
-from cem import CEMConfig, CrossEntropyMethod, GenerationRecord
+from cem import CEMConfig, CrossEntropyMethod, GenerationRecord, minimize
 from cem.core.termination import STD, Termination
 
 
@@ -54,7 +54,7 @@ def reasons(
                 0.0,
                 0.0,
             )
-            found.append(termination.reasons(GenerationRecord(*numbers, mean=width, std=width)))
+            found.append(termination.reasons(GenerationRecord(*numbers, width, width)))
     return found
 
 
@@ -176,6 +176,13 @@ def test_a_collapse_on_a_slope_is_warned_of_once():
     assert ended(1, slope, generations=100, dim=3) == ((), [])
 
 
+def test_a_collapse_next_to_a_bound_is_warned_of():
+    config = CEMConfig.classic(elite_fraction=0.1, bound_handling="transform")
+    options = {"bounds": (0, 1), "config": config, "population_size": 100, "budget": 6000}
+    with pytest.warns(RuntimeWarning, match="the search has collapsed"):
+        minimize(slope, torch.full((3,), 0.02), 0.0004, **options, seed=1, restarts=0)
+
+
 def test_the_move_of_a_collapse_is_that_of_one_generation_however_few_are_looked_at():
     search = CrossEntropyMethod([0.0], 1.0, 100, maximize=False, config=CLASSIC_TENTH)
     termination = Termination(search.state.settings, search.state.std)
@@ -183,7 +190,7 @@ def test_the_move_of_a_collapse_is_that_of_one_generation_however_few_are_looked
     for generation in range(8, 120, 8):  # 0.9 times as wide as the last, and a move of 1.5
         width = torch.tensor([0.9**generation])
         figures = (*[0.0] * 4, width.item(), 0.0, 0.0)
-        records.append(GenerationRecord(generation, *figures, mean=15 * (1 - width), std=width))
+        records.append(GenerationRecord(generation, *figures, 15 * (1 - width), width))
     with pytest.warns(RuntimeWarning, match="still moves by 1.5 of it") as warned:
         list(map(termination.reasons, records))
     assert warned[0].filename == __file__
