@@ -121,8 +121,9 @@ def as_real(name: str, value: Any) -> Tensor:
     """
     try:
         first = value[0] if isinstance(value, (list, tuple)) and value else None
-        if isinstance(first, Tensor) and first.shape != (1,):
-            # torch takes no list of rows, such as candidates that were asked one by one.
+        if isinstance(first, Tensor) and (first.numel() > 1 or first.requires_grad):
+            # torch takes no list of rows, such as candidates that were asked one by one, and
+            # warns of gradients in a list of numbers.
             value = torch.stack([as_real(name, row).double() for row in value])
         # Without a dtype, torch would round the doubles of a list to its default dtype.
         dtype = None if hasattr(value, "dtype") else torch.float64

@@ -182,6 +182,13 @@ def test_candidates_may_be_a_list_of_tensors():
     assert lists.mean.equal(tensors.mean)
 
 
+def test_fitness_may_be_a_list_of_flags_that_are_tensors():
+    search = CrossEntropyMethod([0.0, 0.0], 1.0, 6, maximize=True, seed=1)
+    x = search.ask()
+    search.tell(x, [*(torch.arange(6) > 4)])
+    assert search.best.equal(x[5])
+
+
 def test_parts_of_a_population_may_have_fitness_of_any_dtype():
     search = CrossEntropyMethod([0.0, 0.0], 1.0, 4, maximize=True, seed=1)
     x = search.ask()
