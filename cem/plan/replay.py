@@ -109,7 +109,8 @@ def _describe(leaf: Any) -> Any:
     return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
 
 
-# Tensors that were made in inference mode could not be overwritten outside it.
+# Tensors that were made in inference mode could not be overwritten outside it. Leaving it turns
+# gradients on, even within no_grad. A copy with gradients would keep the graph of its state.
 @torch.inference_mode(False)
 def _copy(leaf: Any) -> Any:
-    return leaf.clone() if isinstance(leaf, Tensor) else leaf
+    return leaf.detach().clone() if isinstance(leaf, Tensor) else leaf

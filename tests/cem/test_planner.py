@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cem import CrossEntropyMethod, Planner, rollout_cost
 from cem.plan.noise import coloring_matrix
+from cem.plan.replay import _copy
 
 GOAL = torch.tensor([0.5, -0.5])
 
@@ -354,6 +355,11 @@ class TestGraph:
             assert torch.allclose(
                 actions[-1], torch.full_like(actions[-1], factor * goal), atol=0.05
             )
+
+
+@torch.no_grad()
+def test_a_graph_s_copy_of_a_state_has_no_gradients() -> None:
+    assert not _copy(torch.ones(2, requires_grad=True)).requires_grad
 
 
 def test_costs_that_are_all_unusable_are_warned_of() -> None:
