@@ -134,13 +134,17 @@ class Measurement:
 def streams_for(limit: Limit, device: str) -> int:
     """Return how many parallel streams to play: more for a higher limit, up to `MOST_STREAMS`.
 
-    If the decisions are few, so are the streams: each makes `LEAST_DECISIONS` if it can. The
-    number depends on the device only if the limit is in seconds.
+    If the decisions are few, so are the streams: each makes `LEAST_DECISIONS` if it can. There
+    are never more streams than games. The number depends on the device only if the limit is in
+    seconds.
     """
     if limit.seconds is not None:
         return {"cuda": GPU_STREAMS, "python": FEW_STREAMS}.get(device, STREAMS)
     if limit.games is not None:
-        return max(STREAMS, min(limit.games // GAMES_PER_STREAM, MOST_STREAMS))
+        # With less than a game on each stream, the dispersion would not show that all streams
+        # are still in their first games.
+        fewest = min(limit.games, STREAMS)
+        return max(fewest, min(limit.games // GAMES_PER_STREAM, MOST_STREAMS))
     assert limit.decisions is not None
     fewest = min(limit.decisions // LEAST_DECISIONS, STREAMS)
     return max(1, fewest, min(limit.decisions // DECISIONS_PER_STREAM, MOST_STREAMS))

@@ -33,6 +33,7 @@ DEVICES = ("python", "cpu", "cuda")
         (Limit(decisions=32_480), [10] * 3),
         (Limit(decisions=1 << 26), [4096] * 3),
         (Limit(decisions=1 << 40), [MOST_STREAMS] * 3),
+        (Limit(games=5), [5] * 3),
         (Limit(games=512), [STREAMS] * 3),
         (Limit(games=8000), [1000] * 3),
         (Limit(games=1 << 30), [MOST_STREAMS] * 3),
@@ -161,10 +162,13 @@ def test_measure_counts_what_the_rollout_counts_after_the_burn_in(
     assert score == Score(*counts.sum(0).tolist(), 800, dispersion(counts))
 
 
-def test_the_interval_covers_long_play_when_a_game_takes_a_thousand_decisions() -> None:
+@pytest.mark.parametrize("limit", [Limit(decisions=16_000), Limit(games=5)])
+def test_the_interval_covers_long_play_when_a_game_takes_a_thousand_decisions(
+    limit: Limit,
+) -> None:
     # Long play has 392 lines a game. The seed is fixed; 20 of 20 intervals cover it.
     trial = Trial("sz", published("sz"), Rules.of(10, 20, "published", "SZ"), "cpu", 1)
-    low, high = measure(trial, Limit(decisions=16_000)).score.ci95
+    low, high = measure(trial, limit).score.ci95
     assert low < 392 < (high or 0)
 
 
