@@ -142,6 +142,8 @@ class Recipe(Settings):
         # If it is not, `names_on` raises an error. Its result is not needed.
         for stage in self.stages:
             controller.names_on(stage.rules)
+            # Without a decision the candidates would drop out by their order.
+            check_integer("decisions before the first halving", self.rounds(stage)[0][0], 1)
         self._set(
             {
                 "board": self.rules.board,

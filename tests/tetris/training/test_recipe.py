@@ -97,7 +97,7 @@ def test_later_layer_beats_earlier_beats_preset() -> None:
             [{"curriculum": "10x10:2:9", "generations": 3, "decisions": 50}],
             [("10x10", 2, 9), ("10x20", 3, 50)],
         ),
-        ([{"curriculum": "10x10:2:9"}, {"generations": 3, "decisions": 1}], [("10x20", 3, 1)]),
+        ([{"curriculum": "10x10:2:9"}, {"generations": 3, "decisions": 4}], [("10x20", 3, 4)]),
         ([{"curriculum": "10x10:2:9"}, {"board": "8x9"}], [("10x10", 2, 9)]),
         ([{"decisions": 377}], [("10x10", 8, 377), ("10x20", 20, 377)]),
         ([{"board": "8x12"}], [("8x10", 8, 300), ("8x12", 20, 900)]),
@@ -168,6 +168,7 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"population": "20"}, "population to be an int, got '20'"),
         ({"population": 1}, "population >= 2, got 1"),
         ({"population": 5, "elites": 6}, "elites of the population from 2 to 5, got 6"),
+        ({"curriculum": "10x10:9:500,10x6:2:15", "halvings": 4}, "first halving >= 1, got 0"),
         ({"noise": "hyperbolic"}, "expected noise with all its numbers"),
         ({"generations": 1 << 62}, "generations of all stages from 1 to 1000000, got 4611"),
         (
