@@ -20,12 +20,12 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 60_430,
-    ("tetris", PYTHON): 50_395,
+    ("tetris", PYTHON): 50_410,
     ("tetris", NATIVE): 57_655,
     ("kernels", PYTHON): 19_770,
     ("kernels", NATIVE): 46_617,
     ("scripts", PYTHON): 31_695,
-    ("tests", PYTHON + NATIVE): 148_100,
+    ("tests", PYTHON + NATIVE): 148_255,
 }
 WORDS = 22_000  # of README and docs
 

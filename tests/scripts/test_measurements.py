@@ -153,7 +153,8 @@ def small(monkeypatch: pytest.MonkeyPatch, short_world_model: None) -> None:
         for constant, value in constants.items():
             monkeypatch.setattr(module, constant, value)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
-    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    # `int` takes the count, does nothing, and is known to other processes, as no lambda is.
+    monkeypatch.setattr(torch, "set_num_threads", int)
     monkeypatch.setenv(provenance.COMMIT, "0" * 40 + "+")
 
 
