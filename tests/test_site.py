@@ -31,7 +31,7 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert "WARNING" not in done.stderr
 
     home = (tmp_path / "index.html").read_text()
-    assert '<meta name="description" content="cem is an optimiser for ' in home
+    assert '<meta name="description" content="cem is an optimiser ' in home
     assert '<meta property="og:image" content="card.png">' in home
     assert "autofocus" not in home
     assert 'role="dialog" aria-label="Search"' in home
