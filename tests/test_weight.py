@@ -24,7 +24,7 @@ CEILINGS = {
     ("tetris", NATIVE): 57_655,
     ("kernels", PYTHON): 19_770,
     ("kernels", NATIVE): 46_617,
-    ("scripts", PYTHON): 31_695,
+    ("scripts", PYTHON): 31_750,
     ("tests", PYTHON + NATIVE): 148_255,
 }
 WORDS = 22_000  # of README and docs

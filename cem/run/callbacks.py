@@ -233,6 +233,7 @@ class ProgressBar(Callback):
             # If these generations cost nothing, NaN: the time left is not shown.
             seconds = to_do * (record.elapsed_s - first.elapsed_s) / (done or math.nan)
         if plan.time_limit_s is not None:
+            # If the second number is NaN, `min` returns the first one.
             seconds = min(plan.time_limit_s - (time.monotonic() - self._started_at), seconds)
         return seconds
 

@@ -247,7 +247,7 @@ def _coco_table(suite: str, result: Result) -> str:
     searches = data["searches"]  # By the name of the search.
     later = load_all(f"{suite}-later")
     for other in later:
-        searches |= other.data["searches"]
+        searches = searches | other.data["searches"]
     shares = _Shares(searches, data["evaluations_per_dimension"])
     # A search has a label, and results by the number of parameters: "d2", "d5", and so on.
     dims = [key for key in searches["cem"] if key != "label"]
@@ -329,29 +329,41 @@ problems.\n\n{table}"""
 
 def _practice_cell(result: Result, problem: str, search: str) -> str:
     """Return the cell of a problem and a search in the table of `_practice_block`."""
-
-    def median(search: str) -> float | None:
-        """Return the median, or None if most runs have not solved the problem."""
-        return result.figures.get(f"practice.{problem}.{search}.evaluations")
-
-    def lower_bound(search: str) -> float:
-        """Return the median, or if there is none, the fewest evaluations of unsolved runs."""
-        runs = result.data["problems"][problem][search]
-        counts = [run["evaluations"] for run in runs if not run["is_solved"]]
-        return median(search) or min(counts)
-
-    least = lower_bound(search)
-    if median(search) is None:
+    least = _least_evaluations(result, problem, search)
+    if not _is_solved(result, problem, search):
         return f">{least:,}"
-    # The labels have all searches, the columns of the table.
-    is_smallest = least == min(map(lower_bound, result.data["labels"]))
-    return f"**{least:,.0f}**" if is_smallest else f"{least:,.0f}"
+    is_first = _solves_first(result, problem, search)
+    return f"**{least:,.0f}**" if is_first else f"{least:,.0f}"
+
+
+def _is_solved(result: Result, problem: str, search: str) -> bool:
+    """Return whether most runs of a search have solved a problem. They have a median then."""
+    return f"practice.{problem}.{search}.evaluations" in result.figures
+
+
+def _least_evaluations(result: Result, problem: str, search: str) -> float:
+    """Return the median, or if there is none, the fewest evaluations of unsolved runs."""
+    if _is_solved(result, problem, search):
+        median: float = result.figures[f"practice.{problem}.{search}.evaluations"]
+        return median
+    runs = result.data["problems"][problem][search]
+    counts: list[float] = [run["evaluations"] for run in runs if not run["is_solved"]]
+    return min(counts)
+
+
+def _solves_first(result: Result, problem: str, search: str) -> bool:
+    """Return whether a search solves a problem, and no other needs fewer evaluations."""
+    searches = result.data["labels"]
+    least = min(_least_evaluations(result, problem, name) for name in searches)
+    is_least = _least_evaluations(result, problem, search) == least
+    return is_least and _is_solved(result, problem, search)
 
 
 def count_wins(result: Result) -> tuple[int, int]:
     """Return for how many problems `cem` needs the fewest evaluations, and of how many."""
-    cells = [_practice_cell(result, problem, "cem") for problem in result.data["problems"]]
-    return sum(cell.startswith("**") for cell in cells), len(cells)
+    problems = result.data["problems"]
+    wins = [problem for problem in problems if _solves_first(result, problem, "cem")]
+    return len(wins), len(problems)
 
 
 def asynchronous() -> str:
