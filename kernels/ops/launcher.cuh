@@ -16,8 +16,9 @@
 
 namespace cem_tetris {
 
-// How many bytes of dynamic shared memory a kernel may have without set_dynamic_memory().
-constexpr int64_t kPlainMemory = 48 << 10;
+// How many bytes of dynamic shared memory a kernel may have without set_dynamic_memory(). The
+// limit of 48 KiB includes a kernel's static shared memory, which here is at most 4 KiB.
+constexpr int64_t kPlainMemory = 44 << 10;
 
 // Waits until the previous kernel of the stream has ended, so that its results can be read.
 __device__ __forceinline__ void wait_for_previous_kernel() {
@@ -62,6 +63,7 @@ struct Launcher {
   template <typename... Parameters, typename... Arguments>
   void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, int64_t bytes,
       const Arguments&... arguments) const {
+    if (bytes > kPlainMemory) set_dynamic_memory(kernel, bytes);
     cudaLaunchAttribute early{};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;

@@ -349,7 +349,6 @@ template <typename Gpu>
 void launch(const Gpu& gpu, const Draw& call, Device) {
   auto* kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
   int64_t bytes = call.doubles() * sizeof(double);
-  if (bytes > kPlainMemory) gpu.try_dynamic_memory(kernel, bytes);
   gpu.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
 }
 
