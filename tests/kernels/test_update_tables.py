@@ -10,12 +10,13 @@ import torch
 from contract import DEVICES, assert_same, check_device, check_graph_replay, cuda
 from test_cem_update_emulated import check as check_emulated
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from kernels import update_tables, update_tables_reference
 from kernels.ops.discrete import tables as rules
 
-NAN, INF = math.nan, math.inf
+NAN, INF, CPU = math.nan, math.inf, torch.device("cpu")
 VARIABLES, TRANSITIONS, LARGE = (9, 9, 3, None), (20, 21, 20, 0.1), (3, 3, 70, None)
 # batch, families, N: odd and even N, partial groups of columns, sums of a thread and of all,
 # more elites than a sum takes at once.
@@ -69,6 +70,16 @@ def test_the_reference_gives_the_same_bits(case: Any, kind: torch.dtype, device:
         for maximize in (False, True):
             found = update_tables(*given, maximize=maximize)
             assert_same(found, update_tables_reference(*given, maximize=maximize))
+
+
+def test_the_weights_are_real_and_stay() -> None:
+    given = problem((), [VARIABLES], 35)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        update_tables(*given, maximize=True)
+    found = update_tables(*given, maximize=True)
+    assert_same(found, update_tables_reference(*given, maximize=True))
+    kept, *_, again = (rules._sum_weights(n, CPU) for n in (35, *range(100, 200), 35))
+    assert again is kept
 
 
 @cuda

@@ -29,7 +29,7 @@ order.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, partial
 from operator import index as to_int
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ from torch.nn.functional import pad
 
 from kernels.ops.cem_update.reference import cem_update_reference, replace_nan, select_rows
 from kernels.ops.discrete.op import _LIBRARY
+from kernels.ops.library import needs_dispatch
 
 Families = Sequence[tuple[int, int, int, float | None]]
 """Columns, rows, values and beta of each family; if beta is None, the rule above applies.
@@ -343,7 +344,6 @@ def _weigh_candidates(scores: Tensor, maximize: bool) -> Tensor:
     return (shared_weight // (end - begin)).double() / _SCALE
 
 
-@lru_cache(maxsize=64)
 def _weigh_ranks(size: int, device: torch.device) -> tuple[Tensor, float]:
     """Return the cumulative sums of the weights by rank, and the effective number of elites.
 
@@ -362,9 +362,20 @@ def _weigh_ranks(size: int, device: torch.device) -> tuple[Tensor, float]:
     return sums, total**2 / math.fsum(log * log for log in logs)
 
 
+# Nothing is ever dropped: CUDA graphs go on reading the tensors.
+_remember_weights = cache(_weigh_ranks)
+
+
+def _recall_weights(size: int, device: torch.device) -> tuple[Tensor, float]:
+    """Return what `_weigh_ranks` returns, from an earlier call if there was one."""
+    # The tensors of a traced call may be fake, and must not come back in a real one.
+    recall = _weigh_ranks if needs_dispatch() else _remember_weights
+    return recall(size, device)
+
+
 def _sum_weights(size: int, device: torch.device) -> Tensor:
     """Return the cumulative sums of `_weigh_ranks`, which Dynamo must not trace."""
-    return _weigh_ranks(size, device)[0]
+    return _recall_weights(size, device)[0]
 
 
 def _choose_rate_and_floor(
@@ -381,7 +392,7 @@ def _choose_rate_and_floor(
             "expected at least 2 candidates, 1 row and 1 value, "
             f"got {population}, {rows} and {values}"
         )
-    _, mu = _weigh_ranks(population, torch.device("cpu"))  # The effective number of elites.
+    _, mu = _recall_weights(population, torch.device("cpu"))  # The effective number of elites.
     # If all rows are at the floor, the probability is 0.27 that a candidate has, in some row,
     # another value than the likeliest one (R. Hamano et al., CatCMA, GECCO 2024).
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
