@@ -72,6 +72,15 @@ def test_the_reference_gives_the_same_bits(case: Any, kind: torch.dtype, device:
             assert_same(found, update_tables_reference(*given, maximize=maximize))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_any_first_table_gives_the_same_bits(device: str) -> None:
+    given = problem((), [(40, 40, 50, None)], 16)
+    given[2][0][:2000] = 1 / 50
+    given = tree_map_only(Tensor, lambda x: x.to(device), given)
+    found = update_tables(*given, maximize=True)
+    assert_same(found, update_tables_reference(*given, maximize=True))
+
+
 def test_the_weights_are_real_and_stay() -> None:
     given = problem((), [VARIABLES], 35)
     with FakeTensorMode(allow_non_fake_inputs=True):

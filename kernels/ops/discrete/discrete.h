@@ -195,7 +195,8 @@ CEM_TETRIS_FUNCTION int value_of(const Family& family, T x) {
 // have this value. The row still has to be normalised. The result is at least the floor, but a
 // probability of 0 stays 0.
 CEM_TETRIS_FUNCTION double increase(const Family& family, double p, int64_t sum) {
-  double next = p + rint(double(sum) * family.rate) * kUnit;
+  // The probabilities of a first table, such as 1/50, need not be multiples of kUnit yet.
+  double next = (rint(p * 0x1p40) + rint(double(sum) * family.rate)) * kUnit;
   double floored = next > family.floor ? next : family.floor;
   return p > 0.0 ? floored : 0.0;
 }

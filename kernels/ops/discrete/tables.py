@@ -23,8 +23,8 @@ remains 0. Others do not fall below a floor. With it, some row is expected to dr
 than its likeliest one in about a quarter of the candidates (R. Hamano et al., CatCMA:
 Stochastic Optimization for Mixed-Category Problems, GECCO 2024).
 
-Probabilities are multiples of 2^-40 and weights are integers, so that sums are exact in any
-order.
+Probabilities are rounded to multiples of 2^-40, also those of the first table, and weights are
+integers, so that sums are exact in any order.
 """
 
 import math
@@ -291,7 +291,8 @@ def move_table(
 
     sizes = (to_int(candidates.shape[-2]), *rows)
     rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
-    moved = table + (sums.double() * rate).round() / _SCALE
+    # The probabilities of a first table, such as 1/50, need not be multiples of 2^-40 yet.
+    moved = ((table * _SCALE).round() + (sums.double() * rate).round()) / _SCALE
     # Shape (..., rows, values). A probability that was 0 remains 0.
     raised = torch.where(table > 0, moved.clamp(min=floor), 0.0).unflatten(-1, rows)
     # The lower limit of the sums avoids 0 / 0 = NaN in a row of zeros.
