@@ -480,6 +480,8 @@ class CrossEntropyMethod:
                 )
             self._state = graph(self._state)
             self._generation = last_generation
+            self._asked = 0
+            self._drawn = None
             self._snapshot = None
             return graph
 

@@ -48,6 +48,7 @@ class TestGraph:
     )
     def test_is_the_generations_one_by_one(self, options, count):
         eager, graph = make(options), make(options)
+        graph.ask(9)
         captured = graph.capture(sphere, count)
         for _ in range(14 // count):
             captured()
@@ -56,6 +57,7 @@ class TestGraph:
         assert graph.generation == eager.generation == 14
         assert bits(graph) == bits(eager)
         assert torch.equal(graph.ask(), eager.ask())
+        assert torch.equal(graph.ask(9), eager.ask(9))
 
     def test_refuses_an_objective_that_changes_its_argument_which_others_may(self):
         def changing(candidates, generation):
