@@ -139,13 +139,14 @@ class Snapshot:
     def _hold(self, metric: Any, copies: bool) -> Any:
         """Return a metric as a number, or as the tensor that is copied together with the state.
 
-        ``copies`` is whether a tensor on the device is cloned.
+        ``copies`` is whether a tensor on the device of the search is cloned.
         """
         if not isinstance(metric, Tensor):
             return metric
         if self.state.distribution.is_cpu or metric.is_cpu:
             return _number(metric)
-        return metric.detach().clone() if copies else metric
+        # One event marks the end of all copies, so all are from one device.
+        return metric.detach().to(self.state.distribution.device, copy=copies)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that ``copy_to_host`` copies, keyed by their names."""

@@ -68,12 +68,20 @@ def test_a_snapshot_brings_all_dtypes_and_devices():
         "scalar": torch.tensor(2.5, device="cuda"),
         "count": torch.tensor([2**40 + 1], device="cuda"),
         "double": torch.full((1, 1), math.nan, dtype=torch.float64, device="cuda"),
+        "there": torch.tensor(4, device=torch.cuda.device_count() - 1),
         "here": torch.tensor([1]),
         "number": 3,
     }
     snapshot = search.snapshot(Evaluation(torch.zeros(40), metrics))
     assert str(snapshot.metrics(1.0)) == str(
-        {"scalar": 2.5, "count": 2**40 + 1, "double": math.nan, "here": 1, "number": 3}
+        {
+            "scalar": 2.5,
+            "count": 2**40 + 1,
+            "double": math.nan,
+            "there": 4,
+            "here": 1,
+            "number": 3,
+        }
     )
     for name, value in snapshot.state_dict().items():
         if isinstance(value, torch.Tensor):
