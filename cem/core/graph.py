@@ -54,10 +54,12 @@ class GenerationGraph:
         self._static = _copy(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
-        warm_up(partial(self._generation, self._static), state.distribution.device)
+        device = state.distribution.device
+        warm_up(partial(self._generation, self._static), device)
         self._graph = torch.cuda.CUDAGraph()
-        # Inside this block nothing is computed. The graph stores the kernels of all calls.
-        with torch.cuda.graph(self._graph):
+        # Inside this block nothing is computed. The graph stores the kernels of all calls. The
+        # stream of torch's own choice is on the GPU that was current at its first capture.
+        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(device)):
             states = self._run_rounds(count, rounds)
             if stacks:
                 self.stacked_tensors = self._stack(states)

@@ -98,7 +98,8 @@ class Replayer:
         warm_up(partial(self._step, task, memory, shift), self._device)
         # A capture only records the work, so ``overwrite`` first runs in a replay.
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # The stream of torch's own choice is on the GPU that was current at its first capture.
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream(self._device)):
             next_memory, result = self._step(task, memory, shift)
             memory.overwrite(next_memory)
         return graph, result

@@ -59,6 +59,12 @@ class TestGraph:
         assert torch.equal(graph.ask(), eager.ask())
         assert torch.equal(graph.ask(9), eager.ask(9))
 
+    def test_is_captured_on_the_gpu_of_the_search(self):
+        searches = [make(device=f"cuda:{i}") for i in range(torch.cuda.device_count())]
+        for search in searches:
+            search.capture(sphere)()
+            assert bits(search) == bits(searches[0])
+
     def test_refuses_an_objective_that_changes_its_argument_which_others_may(self):
         def changing(candidates, generation):
             return sphere(candidates.mul_(2), generation)
