@@ -565,7 +565,8 @@ class Evaluator:
                 fitness[candidate.number] = candidate.fitness
         if device is None:
             return Evaluation(fitness)  # type: ignore[arg-type]
-        return Evaluation(torch.from_numpy(fitness).to(device))
+        # On the CPU, where the fitness is: the trainer then knows that it waits for it.
+        return Evaluation(torch.from_numpy(fitness))
 
     def _record(
         self, settled: Sequence[Candidate], generation: int | None = None, first_index: int = 0

@@ -196,7 +196,10 @@ class QuadraticModel:
             return
         distances = np.where(is_integer, points - self._center, 0.0)
         slopes = (gradient + distances @ hessian)[:, others]
-        minima = self._center[others] - np.linalg.solve(curvature, slopes.T).T
+        try:
+            minima = self._center[others] - np.linalg.solve(curvature, slopes.T).T
+        except np.linalg.LinAlgError:
+            return  # Rounding errors made a curvature of 0 positive.
         points[:, others] = np.clip(minima, low[others], high[others])
 
     def agreement(self, count: int) -> float:

@@ -57,7 +57,8 @@ class Result(Generic[_Vector]):
         std: The last standard deviation of this restart, shape (dim,).
         reason: Why the call ended: a ``cem.core.reasons.Reason``, which is a string such as
             ``"target"``.
-        evaluations: The number of evaluations.
+        evaluations: The number of evaluations. On a GPU the populations that were queued when
+            a search ended are evaluated, too, but neither used nor counted.
         generations: The number of generations of all restarts.
         restarts: The number of restarts, 0 for a single search.
         failures: The number of candidates that failed: by an exception, a timeout, a worker
@@ -257,7 +258,10 @@ def build_result(
     x = optimizer.best
     fun = optimizer.best_fitness
     evaluations = history.evaluations
-    if ranks.count() == 1 and not plan.options["graph"]:
+    # On a GPU the last populations of a search may be evaluated in vain, but no single
+    # candidates, of which the evaluator remembers the best.
+    wastes_nothing = optimizer.device.type != "cuda" or evaluator.best is not None
+    if ranks.count() == 1 and wastes_nothing:
         # The evaluator also counts the candidates of an interrupted generation.
         evaluations = max(evaluations, evaluator.evaluations)
         if plan.constraints is None and evaluator.best is not None:

@@ -393,6 +393,21 @@ class TestDefaults:
         names = ("config", "population_size", "restarts")
         assert tuple(result.settings[name] for name in names) == expected
 
+    @pytest.mark.parametrize("device", [pytest.param("cuda", marks=ON_A_GPU)])
+    def test_a_gpu_evaluates_no_candidate_in_vain_that_is_evaluated_alone(self, device):
+        calls = []
+
+        def count(x):
+            calls.append(1)
+            return float(x.square().sum())
+
+        # The target ends a search in the middle of its budget.
+        options = {"device": device, "budget": 2000, "target": 1e-6, "seed": 1}
+        alone = minimize(count, torch.ones(2), 1.0, vectorize="loop", **options)
+        assert len(calls) == alone.evaluations
+        together = minimize(sphere, torch.ones(2), 1.0, **options)
+        assert together.evaluations == together.generations * 6
+
     def test_noise_is_seen_and_the_mean_of_a_larger_population_is_the_answer(self):
         # Standard deviation 1 on a sphere in ten dimensions. A small population ends at a gap
         # of 0.4 and more (five seeds of five), this one at 0.04 (0.02 to 0.07).

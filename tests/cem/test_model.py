@@ -95,6 +95,21 @@ class TestQuadraticModel:
         assert (found[:2] == found[:2].round()).all()
         assert function(found) <= best + 1e-9
 
+    def test_a_curvature_of_zero_that_rounding_makes_positive_moves_no_other_parameter(self):
+        # 23/7 (x + y + z)^2 / 2: the least eigenvalue is computed as 1e-16, not 0.
+        model = QuadraticModel(4)
+        for x in np.random.default_rng(0).normal(size=(30, 4)):
+            model.add(x, 23 / 14 * x[1:].sum() ** 2)
+        model.fit(np.zeros(4), np.eye(4))
+        model._coefficients = np.zeros(15)
+        model._coefficients[6:9] = 23 / 14
+        model._coefficients[[12, 13, 14]] = 23 / 7
+        is_integer = np.array([True, False, False, False])
+        point = np.array([1.0, 0.5, 0.5, 0.5])
+        np.testing.assert_array_equal(
+            model.descend_integers(point, is_integer, -4.0, 4.0), point
+        )
+
     @pytest.mark.parametrize(("count", "terms"), [(3, None), (4, 3), (6, 5), (7, 6)])
     def test_few_points_give_a_simpler_model(self, count, terms):
         model = self.fitted(count)
