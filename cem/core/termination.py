@@ -112,8 +112,9 @@ class Termination:
             self._patience *= _CONSTRAINED_PATIENCE
         self._best = math.inf
         self._improved_at = 0
-        # As many generations as in Hansen's tutorial, appendix B.3.
-        self._window = _Window(10 + math.ceil(30 * dim / size))
+        # As many generations as in Hansen's tutorial, appendix B.3, but integers do not count:
+        # they converge soon, and a restart then finds more than further generations.
+        self._window = _Window(10 + math.ceil(30 * len(self._real) / size))
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
     def _set_precision(self, settings: Settings, xtol: float) -> None:
