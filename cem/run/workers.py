@@ -20,7 +20,12 @@ from cem.run import remote
 from cem.run.candidate import Candidate, Fate, describe_error
 from cem.run.engines import Engine
 from cem.run.remote import Task, add_note
-from kernels.support.system import leave_stop_signals, start_resource_tracker
+from kernels.support.system import (
+    kill_session,
+    leave_stop_signals,
+    start_resource_tracker,
+    start_session,
+)
 
 _POLL_SECONDS = 0.05  # The longest wait for a result: then stop requests are checked again.
 _THREADS = "a concurrent.futures.ThreadPoolExecutor for workers"
@@ -311,7 +316,7 @@ class LocalProcesses:
         self._is_closed = True
         for worker in list(self._workers):
             if worker.is_busy:
-                worker.process.kill()
+                kill_session(worker.process)
             else:
                 # An idle process ends when its connection is closed.
                 worker.connection.close()
@@ -349,10 +354,10 @@ class LocalProcesses:
         return answer
 
     def _remove(self, worker: _Worker) -> None:
-        """End the process of this thread."""
+        """End the process of this thread, and the programs that it runs."""
         del self._thread.worker
         self._workers.remove(worker)
-        worker.process.kill()
+        kill_session(worker.process)
         worker.process.join()
         worker.connection.close()
 
@@ -391,7 +396,7 @@ def _serve_candidates(connection: Any, pickled: bytes) -> None:
     ``pickled`` is the task. The first message to the connection is None: the process is ready.
     Every further message is the task's answer about a candidate.
     """
-    leave_stop_signals()
+    start_session()
     torch.set_num_threads(1)
     task = pickle.loads(pickled)
     # This ends when the connection is closed, by ``LocalProcesses.close`` or the death of its

@@ -157,7 +157,8 @@ def minimize(
             * ``drain_s``: how many seconds to wait for running candidates at the end, also
               after a time limit or a Ctrl-C; a second Ctrl-C ends at once. With
               ``asynchronous``, unfinished ones count as evaluated.
-            * ``timeout_s``: the time limit of a candidate in seconds; needs processes.
+            * ``timeout_s``: the time limit of a candidate in seconds; needs processes. On Unix,
+              the programs that it runs end, too.
             * ``catch``: the exceptions of the objective that mean that the candidate failed.
               Others end the call.
             * ``retries``: how often a candidate is evaluated again after its worker died.

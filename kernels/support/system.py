@@ -173,6 +173,31 @@ def leave_stop_signals() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
+def start_session() -> None:
+    """Give this process a session of its own, and leave signals that ask to stop to its parent.
+
+    On Unix the programs that this process starts neither block nor ignore these signals:
+    otherwise their own time limits, as those of ``timeout``, could not end them.
+    """
+    if IS_WINDOWS:
+        leave_stop_signals()
+        return
+    os.setsid()
+    for number in STOP_SIGNALS:
+        # Programs inherit SIG_IGN, but not a function.
+        signal.signal(number, lambda *_: None)
+        signal.siginterrupt(number, False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def kill_session(process: Any) -> None:
+    """Kill a process and, on Unix, the programs of its session."""
+    # A process that has not called ``start_session`` yet has no programs.
+    with contextlib.suppress(AttributeError, OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+
+
 def start_resource_tracker() -> None:
     """On Unix, start the helper process that multiprocessing starts before all others."""
     if not IS_WINDOWS:

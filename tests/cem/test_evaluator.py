@@ -1,8 +1,11 @@
 import math
 import os
 import random
+import select
+import subprocess
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,6 +44,15 @@ def misbehave(x):
     if kind == 4:
         raise OddError(4, "four")
     return 10.0 * x[0].item() + torch.get_num_threads()
+
+
+def run_programs(pipe, x):
+    """End a program by a signal; another one holds the pipe open for a minute."""
+    program = subprocess.Popen(["sleep", "60"])
+    program.terminate()
+    program.wait()
+    with pipe.open("w") as output:
+        subprocess.run(["sleep", "60"], stdout=output, check=True)
 
 
 def sphere(x):
@@ -332,6 +344,17 @@ def test_processes_that_end_hang_or_raise_cost_their_candidate():
     seen = "in misbehave" if NOTES else "three"
     with evaluator(misbehave, workers=2) as evaluate, pytest.raises(KeyError, match=seen):
         evaluate(population[3:4], 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows kills a process alone")
+def test_programs_of_a_candidate_heed_signals_and_end_with_its_time(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with evaluator(partial(run_programs, pipe), workers=1, timeout_s=2.0) as evaluate:
+        assert evaluate(torch.tensor([[2.0]]), 0).fitness.isnan()
+    assert select.select([reader], [], [], 5.0)[0]  # the end of the file: no program is left
+    os.close(reader)
 
 
 def test_a_stop_does_not_wait_for_a_process():
