@@ -7,6 +7,7 @@ library, and PyTorch if candidates are tensors.
 
 import math
 import pickle
+import reprlib
 import sys
 import traceback
 from numbers import Real
@@ -106,7 +107,10 @@ def evaluate(objective: Any, item: Any) -> tuple[str, Any]:
         is_masked = getattr(value, "mask", False)
         value = math.nan if is_masked else value.item()
     if not isinstance(value, Real):
-        message = f"expected a number as the fitness of a candidate, got {value!r}"
+        message = (
+            "expected a number as the fitness of a candidate, of residuals the sum of their "
+            f"squares, got {reprlib.repr(value)}"
+        )
         return "RAISED", TypeError(message)
     return "DONE", float(value)
 

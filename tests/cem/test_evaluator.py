@@ -148,10 +148,11 @@ def test_where_vmap_fails_the_loop_is_named_and_works(function):
     assert len(evaluator(function, vectorize="loop")(POPULATION, 0).fitness) == 3
 
 
-@pytest.mark.parametrize("value", [None, "1", torch.ones(2)])
+@pytest.mark.parametrize("value", [None, "1", torch.ones(90)])
 def test_the_fitness_of_a_candidate_is_a_number(value):
-    with pytest.raises(TypeError, match="expected a number"):
+    with pytest.raises(TypeError, match=r"expected a number .* squares") as caught:
         evaluator(lambda x: value, vectorize="loop")(POPULATION, 0)
+    assert len(str(caught.value)) < 130
 
 
 @pytest.mark.parametrize("value", [np.ma.masked, np.ma.masked_array(-9.0, mask=True)])
