@@ -135,7 +135,8 @@ class ResponseSurface:
             changed = sample_a.copy()  # becomes A_i
             changed[:, column] = sample_b[:, column]
             differences = values - self.predict(changed)
-            share = float(np.square(differences).mean() / (2 * variance))
+            # The estimate of a share near 1 may be above 1.
+            share = min(1.0, float(np.square(differences).mean() / (2 * variance)))
             is_permutation = isinstance(column, slice)
             shares.append(math.nan if is_permutation else share)
         if self._space is None:

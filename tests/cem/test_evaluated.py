@@ -205,6 +205,9 @@ class TestWhatAResultSays:
         result = minimize(f, np.zeros(3), 1.0, model=None, **options)
         np.testing.assert_allclose(result.importance, [0.36, 0.64, 0.0], atol=0.06)
         assert "importance: x[1] 6" in repr(result)
+        power = lambda x: float(x[0] ** 4)  # noqa: E731
+        options["seed"] = 4  # The estimate is 1.05.
+        assert minimize(power, np.ones(2), 1.0, model=None, **options).importance[0] == 1.0
 
     def test_choices_count_and_few_points_have_no_model(self):
         result = minimize(loss, SPACE, budget=200, seed=1)
