@@ -187,12 +187,14 @@ class Result(Generic[_Vector]):
         paths = ", evolution paths" if config.paths else ""
         model = ", a quadratic model" if self.settings["model"] else ""
         noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
+        # Why the last one failed; the others may differ.
+        why = f", the last by {self.failed[-1].message}" if self.failed else ""
         lines = [
             f"x: {x}",
             f"fun: {self.fun:.6g}",
             f"message: {self.message} ({self.reason!r})",
             f"evaluations: {self.evaluations:,} in {counted(self.generations, 'generation')}, "
-            f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}",
+            f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}{why}",
             f"settings: {config.covariance} covariance{paths}{model}, "
             f"{self.settings['population_size']} candidates per generation{noise}",
         ]

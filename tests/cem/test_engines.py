@@ -217,6 +217,7 @@ def test_the_result_lists_the_candidates_that_failed():
     assert len(result.failed) == result.failures > 0
     (generation, number, *reason) = result.failed[0]
     assert reason == ["failed", "ArithmeticError: x[0] is not positive"]
+    assert f"failures, the last by {reason[1]}\n" in repr(result)
     points, values = result.evaluated
     index = generation * result.settings["population_size"] + number
     assert points[index][0] <= 0
