@@ -2,6 +2,7 @@
 search repeats."""
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -281,6 +282,15 @@ class TestForms:
         known = minimize(sphere, start, 1.0, constraints=outside, **shared)
         result = minimize(sphere, start, 1.0, constraints=one, **shared, **options)
         assert (result.x == known.x).all()
+
+    def test_of_a_simulation_that_is_cached_need_no_other_call(self):
+        @lru_cache
+        def simulate(*x):
+            return math.dist(x, START), 1 - x[0]
+
+        value, limit = (lambda x, part=part: simulate(*x)[part] for part in (0, 1))
+        result = minimize(value, START, 1.0, constraints=limit, budget=200, seed=1)
+        assert simulate.cache_info().misses <= result.evaluations
 
     def test_that_mix_candidates_are_an_error(self):
         with pytest.raises(ValueError, match="depend on the others: functions of one"):
