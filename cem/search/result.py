@@ -54,7 +54,8 @@ class Result(Generic[_Vector]):
         violation: The largest violation of a constraint by ``x``; 0.0 within ``tolerance``.
         mean: The last mean of the restart that found ``x``, averaged over generations by
             ``mean_averaging``. Prefer it to ``x`` if the fitness is noisy.
-        std: The last standard deviation of this restart, shape (dim,).
+        std: The last standard deviation of this restart, shape (dim,). It tells how far the
+            search looked, not how certain ``x`` is: a fit's standard errors are others.
         reason: Why the call ended: a ``cem.core.reasons.Reason``, which is a string such as
             ``"target"``.
         evaluations: The number of evaluations. On a GPU the populations that were queued when
