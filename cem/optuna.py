@@ -63,6 +63,8 @@ class CemSampler(BaseSampler):
         self._n_startup_trials = n_startup_trials
         self._population_size = population_size
         self._independent_sampler = independent_sampler or RandomSampler(seed=seed)
+        # Whether the first trial of this process determines what it samples independently.
+        self._shifts_seed = independent_sampler is None and seed is not None
         self._seed = secrets.randbits(64) if seed is None else seed
         self._shared = IntersectionSearchSpace()
 
@@ -72,6 +74,11 @@ class CemSampler(BaseSampler):
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """Call the same method of the independent sampler."""
+        if self._shifts_seed and trial.number > 0:
+            # An earlier process has the same seed, and begins with other trials.
+            seed = (self._seed + trial.number) % 2**32
+            self._independent_sampler = RandomSampler(seed=seed)
+        self._shifts_seed = False
         self._independent_sampler.before_trial(study, trial)
 
     def after_trial(

@@ -98,6 +98,12 @@ def test_workers_share_a_search_and_no_trial_is_lost():
     )  # moves, by 18 trials each
 
 
+def test_processes_with_the_same_seed_begin_with_different_trials():
+    options = {"storage": optuna.storages.InMemoryStorage(), "study_name": "shared"}
+    trials = [study_of(**options, load_if_exists=True).ask() for _ in range(2)]
+    assert loss(trials[0]) != loss(trials[1])
+
+
 def test_trials_beyond_a_population_belong_to_the_next():
     study = study_of(sampler=partial(CemSampler, population_size=4))
     for number in (1, 6, 2, 1):
