@@ -224,6 +224,11 @@ class CrossEntropyMethod:
         Returns:
             A new tensor of shape (..., population_size, dim), or (count, dim).
         """
+        if count is None and self._num_told > 0:
+            warn(
+                f"{self._num_told} of {self.population_size} candidates are told: the "
+                "generation ends when all are, with NaN for those that failed"
+            )
         with self._lock:
             candidates = self._draw() if count is None else self._draw_next(count)
         return candidates.numpy() if self._numpy else candidates

@@ -260,6 +260,8 @@ class TestCandidates:
         parts.tell(late[:4], late[:4, 0])
         parts.tell(late[4:], late[4:, 0])
         assert parts.generation == 2
+        with pytest.warns(RuntimeWarning, match="2 of 6 candidates are told: .* NaN for those"):
+            parts.ask()
 
     def test_steps_of_outdated_ones_are_measured_from_the_middle_of_their_lag(self):
         optimizer = make(1, 3, num_elites=2, dtype=torch.float64, variance_about="old_mean")
