@@ -182,6 +182,7 @@ class Constraints:
         vectorize: Any,
         from_named: Callable[..., Any] | None = None,
         tolerance: float | None = None,
+        catch: tuple[type[BaseException], ...] = (),
     ) -> None:
         """Read one constraint, or a list or tuple of constraints.
 
@@ -195,6 +196,7 @@ class Constraints:
             from_named: Converts a function of a dict of parameters into a function of
                 candidates. None: the functions already take candidates.
             tolerance: A constraint may be violated by at most this much. None: ``TOLERANCE``.
+            catch: The exceptions of functions of one candidate that mean that it failed.
         """
         self.tolerance = TOLERANCE
         if tolerance is not None:
@@ -202,7 +204,8 @@ class Constraints:
         if not isinstance(constraints, (list, tuple)):
             constraints = [constraints]
         self._intervals = [
-            _read_constraint(constraint, vectorize, from_named) for constraint in constraints
+            _read_constraint(constraint, vectorize, from_named, catch)
+            for constraint in constraints
         ]
         # Functions of one candidate cannot mix candidates.
         self._are_checked = bool(vectorize)
@@ -256,7 +259,10 @@ class Constraints:
 
 
 def _read_constraint(
-    constraint: Any, vectorize: Any, from_named: Callable[..., Any] | None
+    constraint: Any,
+    vectorize: Any,
+    from_named: Callable[..., Any] | None,
+    catch: tuple[type[BaseException], ...],
 ) -> _Interval:
     """Return a constraint of any form as low <= function(population) <= high.
 
@@ -268,6 +274,7 @@ def _read_constraint(
         vectorize: How a plain function is called, as for ``Constraints``.
         from_named: If the user's functions take dicts of named parameters, it converts such a
             function into one that takes arrays. None: the functions take arrays.
+        catch: The exceptions of a function of one candidate that mean that it failed.
     """
     if isinstance(constraint, Mapping):
         # The result has the same fields as a NonlinearConstraint.
@@ -298,14 +305,15 @@ def _read_constraint(
             # The dict has the values of one candidate, not the columns of a population.
             of_candidate = from_named(of_candidate, by_column=False)
         name = describe_callable(constraint.fun)
-        return _Interval(lambda x: _map_rows(of_candidate, _numbers(x)), low, high, name)
+        of_rows = _map_rows(of_candidate, catch)
+        return _Interval(lambda x: of_rows(_numbers(x)), low, high, name)
     if not callable(constraint):
         raise TypeError(
             "expected constraints that are functions, dicts, LinearConstraint or "
             f"NonlinearConstraint, got {type(constraint).__name__}"
         )
     function = constraint if from_named is None else from_named(constraint)
-    of_population = _make_population_function(function, vectorize)
+    of_population = _make_population_function(function, vectorize, catch)
     return _Interval(of_population, low, high, describe_callable(constraint))
 
 
@@ -326,14 +334,15 @@ def _read_scipy_dict(constraint: Mapping[str, Any]) -> Any:
 
 
 def _make_population_function(
-    function: Callable[[Any], Any], vectorize: Any
+    function: Callable[[Any], Any], vectorize: Any, catch: tuple[type[BaseException], ...]
 ) -> Callable[[Any], Any]:
     """Return a function that maps a population, shape (N, dim), to the constraint's values."""
+    of_rows = _map_rows(function, catch)
 
     def of_population(x: Any) -> Any:
         # vmap only accepts tensors. The rows of an array are evaluated one by one.
         if vectorize == "loop" or (vectorize and isinstance(x, np.ndarray)):
-            return _map_rows(function, x)
+            return of_rows(x)
         if vectorize:
             return torch.func.vmap(function, randomness="different")(x)
         return function(x)
@@ -341,9 +350,27 @@ def _make_population_function(
     return of_population
 
 
-def _map_rows(function: Callable[[Any], Any], rows: Any) -> Any:
-    """Return the values of a function of one candidate for every row, shape (N, m)."""
-    return np.stack([_numbers(function(row)).reshape(-1) for row in rows])
+def _map_rows(
+    function: Callable[[Any], Any], catch: tuple[type[BaseException], ...]
+) -> Callable[[Any], Any]:
+    """Return a function of rows, one candidate each, whose values have the shape (N, m).
+
+    If ``function`` raises an exception of ``catch``, the row's m values are NaN. The first
+    candidate tells what m is, so its exception ends the search.
+    """
+    failed: list[Any] = []  # the values of a candidate that failed, if m is known
+
+    def of_row(row: Any) -> Any:
+        try:
+            values = _numbers(function(row)).reshape(-1)
+        except catch:
+            if not failed:
+                raise
+            return failed[0]
+        failed[:] = [np.full(len(values), math.nan)]
+        return values
+
+    return lambda rows: np.stack([of_row(row) for row in rows])
 
 
 def _widths(g: Any) -> Any:

@@ -159,8 +159,8 @@ def minimize(
               ``asynchronous``, unfinished ones count as evaluated.
             * ``timeout_s``: the time limit of a candidate in seconds; needs processes. On Unix,
               the programs that it runs end, too.
-            * ``catch``: the exceptions of the objective that mean that the candidate failed.
-              Others end the call.
+            * ``catch``: the exceptions of the objective, and of constraints of one candidate,
+              that mean that the candidate failed. Others end the call.
             * ``retries``: how often a candidate is evaluated again after its worker died.
             * ``graph``: whether generations run as a CUDA graph; needs ``device="cuda"`` and an
               objective of PyTorch operations.

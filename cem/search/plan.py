@@ -450,6 +450,7 @@ def _build_constraints(options: _Options, space: Space | None) -> Constraints | 
         vectorize="loop" if by_one else options["vectorize"],
         from_named=from_named,
         tolerance=options["tolerance"],
+        catch=options["catch"],
     )
 
 

@@ -292,6 +292,18 @@ class TestForms:
         result = minimize(value, START, 1.0, constraints=limit, budget=200, seed=1)
         assert simulate.cache_info().misses <= result.evaluations
 
+    def test_that_raise_cost_their_candidate_if_the_first_one_tells_their_number(self):
+        def one(x):
+            return 1 - x[:2] if x[0] < 4 else 1 / 0
+
+        options = {"catch": ZeroDivisionError, "vectorize": "loop", "model": None, "seed": 1}
+        for limit in (one, SimpleNamespace(fun=one, ub=0.0)):
+            options["constraints"] = limit
+            result = minimize(sphere, START, 1.0, budget=300, **options)
+            assert (result.fun < 2.1, result.violation) == (True, 0.0)
+            with pytest.raises(ZeroDivisionError):
+                minimize(sphere, 2 * START, 1.0, **options)
+
     def test_that_mix_candidates_are_an_error(self):
         with pytest.raises(ValueError, match="depend on the others: functions of one"):
             minimize(sphere, START, 1.0, constraints=lambda x: x @ START - x.sum(), seed=1)
