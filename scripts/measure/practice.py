@@ -17,6 +17,9 @@ SLSQP and lq-CMA-ES are restarted at random points. A search ends after 1,000 ev
 after 500 of Optuna's TPE and 250 of its Gaussian process, whose trials take longer and longer,
 or after 150 seconds.
 
+Of the fits alone, `least_squares` of SciPy minimises the sum of squares, too. It sees more than
+all others: every residual, not only their sum. It is restarted as SLSQP is.
+
 pip install cma gymnasium optuna scipy
 """
 
@@ -100,6 +103,11 @@ class Objective:
         """Return the constraints of one candidate, which are at most 0 if it is feasible."""
         return self._evaluate(x)[1]
 
+    def residuals(self, x: Any) -> Any:
+        """Return the residuals of one candidate of a fit."""
+        self._evaluate(x)
+        return self._problem.call(x)
+
     def _evaluate(self, x: Any) -> tuple[float, Any]:
         """Return the value and the constraints of a candidate, and count the evaluation.
 
@@ -174,6 +182,17 @@ def _optuna(objective: Objective, seed: int, *, sampler: str) -> None:
         study.tell(trial, objective.evaluate_one(x))
 
 
+def _least_squares(objective: Objective, seed: int) -> None:
+    """Minimise the squares of residuals, with restarts at random points without end."""
+    import scipy.optimize
+
+    generator = np.random.default_rng(seed)
+    start = objective.start
+    while True:
+        scipy.optimize.least_squares(objective.residuals, start, bounds=(0, 1))
+        start = generator.uniform(*objective.box)
+
+
 class Search(NamedTuple):
     """A search that is compared.
 
@@ -198,6 +217,8 @@ SEARCHES = {
     "optuna_tpe": Search("Optuna TPE", partial(_optuna, sampler="TPESampler"), "optuna", 500),
     "optuna_gp": Search("Optuna GP", partial(_optuna, sampler="GPSampler"), "optuna", 250),
 }
+# Searches of fits, which see residuals.
+FIT_SEARCHES = {"least_squares": Search("SciPy least_squares", _least_squares, "scipy")}
 
 
 def run_search(run: tuple[str, str, int]) -> dict[str, Any]:
@@ -210,7 +231,7 @@ def run_search(run: tuple[str, str, int]) -> dict[str, Any]:
         The number of evaluations, whether the last one is a solution, and the lowest value.
     """
     problem, name, seed = run
-    search = SEARCHES[name]
+    search = (SEARCHES | FIT_SEARCHES)[name]
     has_penalty = name == "pycma_lq"  # This search takes no constraints.
     objective = Objective(PROBLEMS[problem], seed, search.budget, has_penalty)
     with contextlib.suppress(Spent), warnings.catch_warnings():
@@ -232,6 +253,9 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     names = [name for name, search in SEARCHES.items() if find_spec(search.module)]
     # A cell is a problem and a search. It has `STARTS` runs, which follow each other.
     cells = [*itertools.product(arguments.problems or PROBLEMS, names)]
+    fits = [name for name in arguments.problems or PROBLEMS if PROBLEMS[name].is_fit]
+    if find_spec("scipy"):
+        cells += itertools.product(fits, FIT_SEARCHES)
     # pycma does not accept 0 as a seed.
     runs = [(*cell, seed) for cell in cells for seed in range(1, STARTS + 1)]
     results = run_all(run_search, runs, arguments.jobs, "practice")

@@ -29,11 +29,13 @@ class Problem(NamedTuple):
     """A problem of practice.
 
     Attributes:
-        function: Maps the parameters to a value, or to a value and constraints.
+        function: Maps the parameters to a value, to a value and constraints, or to residuals,
+            whose sum of squares is the value of a fit.
         low: The least value of each parameter, separated by spaces.
         high: The greatest value of each parameter.
         best: The best known value.
         has_constraints: Whether the function returns constraints.
+        is_fit: Whether the function returns residuals.
     """
 
     function: Callable[..., Any]
@@ -41,16 +43,22 @@ class Problem(NamedTuple):
     high: str
     best: float
     has_constraints: bool = False
+    is_fit: bool = False
 
     def evaluate(self, x: Any) -> tuple[float, Any]:
         """Return the value and the constraints of a point of the unit cube, shape (dim,)."""
-        low = _numbers(self.low)
-        high = _numbers(self.high)
-        result = self.function(*(low + x * (high - low)))
+        result = self.call(x)
         if self.has_constraints:
             value, constraints = result
             return float(value), constraints
-        return float(result), np.zeros(1)
+        value = np.square(result).sum() if self.is_fit else result
+        return float(value), np.zeros(1)
+
+    def call(self, x: Any) -> Any:
+        """Return what the function returns for a point of the unit cube, shape (dim,)."""
+        low = _numbers(self.low)
+        high = _numbers(self.high)
+        return self.function(*(low + x * (high - low)))
 
 
 def _numbers(text: str) -> Any:
@@ -70,20 +78,20 @@ _MISRA1A_Y = _numbers(
 
 
 def boxbod(limit: float, rate: float) -> Any:
-    """Return the squared error of the biochemical oxygen demand over time."""
-    return np.square(_BOXBOD_Y - limit * (1 - np.exp(-rate * _BOXBOD_X))).sum()
+    """Return the errors of the biochemical oxygen demand over time."""
+    return _BOXBOD_Y - limit * (1 - np.exp(-rate * _BOXBOD_X))
 
 
 def misra1a(limit: float, rate: float) -> Any:
-    """Return the squared error of the volume of dental nitrogen at pressures."""
-    return np.square(_MISRA1A_Y - limit * (1 - np.exp(-rate * _MISRA1A_X))).sum()
+    """Return the errors of the volume of dental nitrogen at pressures."""
+    return _MISRA1A_Y - limit * (1 - np.exp(-rate * _MISRA1A_X))
 
 
 def mgh09(b1: float, b2: float, b3: float, b4: float) -> Any:
-    """Return the squared error of Kowalik and Osborne's rational function."""
+    """Return the errors of Kowalik and Osborne's rational function."""
     x = _MGH09_X
     prediction = b1 * (x**2 + x * b2) / (x**2 + x * b3 + b4)
-    return np.square(_MGH09_Y - prediction).sum()
+    return _MGH09_Y - prediction
 
 
 def vessel(shell: float, head: float, radius: float, length: float) -> Any:
@@ -289,8 +297,8 @@ def _observed() -> Any:
 
 
 def predators(*parameters: float) -> Any:
-    """Return the squared error of a model of prey and predators over 20 s."""
-    return np.square(_prey_and_predators(*parameters) - _observed()).sum()
+    """Return the errors of a model of prey and predators over 20 s, shape (40,)."""
+    return (_prey_and_predators(*parameters) - _observed()).ravel()
 
 
 @cache
@@ -322,11 +330,12 @@ def pendulum(*weights: float) -> float:
 
 
 _DESIGN = partial(Problem, has_constraints=True)
+_FIT = partial(Problem, is_fit=True)
 
 PROBLEMS = {
-    "boxbod": Problem(boxbod, "1 0.1", "500 2", 1168.0088766),
-    "mgh09": Problem(mgh09, "0 0 0 0", "1 1 1 1", 3.0750560385e-4),
-    "misra1a": Problem(misra1a, "100 1e-5", "1000 1e-3", 0.12455138894),
+    "boxbod": _FIT(boxbod, "1 0.1", "500 2", 1168.0088766),
+    "mgh09": _FIT(mgh09, "0 0 0 0", "1 1 1 1", 3.0750560385e-4),
+    "misra1a": _FIT(misra1a, "100 1e-5", "1000 1e-3", 0.12455138894),
     "vessel": _DESIGN(vessel, "0.0625 0.0625 10 10", "6.1875 6.1875 200 200", 5885.33277),
     "beam": _DESIGN(beam, "0.1 0.1 0.1 0.1", "2 10 10 2", 1.7248523),
     "truss": _DESIGN(truss, "0.01 0.01", "1 1", 263.8958434),
@@ -339,6 +348,6 @@ PROBLEMS = {
     ),
     "pid": Problem(pid, "0 0 0", "10 5 10", 1.3706290),
     "kernel": Problem(kernel, "-2 -2 -6", "1 1 0", 0.081873277),
-    "predators": Problem(predators, "0.1 1 0.1 0.1 0.1 0.1", "2 5 2 2 2 2", 0.016868322),
+    "predators": _FIT(predators, "0.1 1 0.1 0.1 0.1 0.1", "2 5 2 2 2 2", 0.016868322),
     "pendulum": Problem(pendulum, "-4 " * 41, "4 " * 41, 116.2437),
 }

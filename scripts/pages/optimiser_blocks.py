@@ -324,7 +324,16 @@ def _practice_block(result: Result) -> str:
     wins, problems = count_wins(result)
     return f"""Evaluations until a value is within 1% of the best known: medians of nine \
 starts. `cem`, called candidate by candidate, needs the fewest for {wins} of {problems} \
-problems.\n\n{table}"""
+problems. {_compare_least_squares(result)}\n\n{table}"""
+
+
+def _compare_least_squares(result: Result) -> str:
+    """Return a sentence on the evaluations of SciPy's `least_squares`, which sees residuals."""
+    searches_by_problem = result.data["problems"].items()
+    fits = [name for name, searches in searches_by_problem if "least_squares" in searches]
+    counts = [f"{_least_evaluations(result, name, 'least_squares'):,.0f}" for name in fits]
+    return f"""Of the fits {", ".join(fits)}, `scipy.optimize.least_squares`, given residuals, \
+needs {", ".join(counts)}; `curve_fit` adds standard errors."""
 
 
 def _practice_cell(result: Result, problem: str, search: str) -> str:
