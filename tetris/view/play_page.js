@@ -108,7 +108,11 @@ class Race {
   /** Takes the settings of the last visit. */
   recall() {
     try {
-      for (const element of document.querySelectorAll("[data-kept]")) element.value = localStorage.getItem(element.id) ?? element.value;
+      for (const element of document.querySelectorAll("[data-kept]")) {
+        const { value } = element;
+        element.value = localStorage.getItem(element.id);
+        element.value ||= value; // it is empty where nothing was kept, or what the element cannot be
+      }
     } catch { /* as in keep */ }
   }
 

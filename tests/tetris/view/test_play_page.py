@@ -351,6 +351,19 @@ def test_a_keyboard_reaches_every_choice_of_a_menu(tmp_path: Path, browser_page:
     assert browser_page.evaluate(f"{menu}.value") == "0.5"
 
 
+def test_no_kept_setting_keeps_the_game_from_beginning(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    (tmp_path / "play.html").write_text(play_page(published("dt20"), Rules()), "utf-8")
+    browser_page.open(tmp_path / "play.html", "globalThis.race")
+    browser_page.evaluate("Object.assign(localStorage, { das: 1000, arr: '', previews: 9 })")
+    browser_page.open(tmp_path / "play.html", "globalThis.race")
+    settings = "['das', 'arr', 'previews'].map((name) => race.setting(name))"
+    assert browser_page.evaluate(settings) == [1000, 33, 3]
+    browser_page.evaluate("document.querySelector('#play').click()")
+    browser_page.wait_for("race.phase === 'play'")
+
+
 def test_a_screen_reader_names_every_dialog() -> None:
     page = play_page(published("dt20"), Rules())
     names = re.findall(r'<dialog id="\w+" aria-labelledby="(\w+)">', page)
