@@ -99,16 +99,6 @@ class Engine {
     return { row, full: lines ? this.fullRows(filled, shape, column, row) : [], over };
   }
 
-  /** Places a piece below others, which ends no game: the rest as `land`. */
-  tuck(columns, { shape, column, row }) {
-    const full = this.fullRows(columns, shape, column, row);
-    for (const y of [...full].reverse()) {
-      const below = 2 ** y - 1;
-      columns.forEach((bits, x) => { columns[x] = bits & below | bits >>> 1 & ~below; });
-    }
-    return { row, full, over: false };
-  }
-
   /** Fills a piece's cells, and returns the rows that are full then. */
   fullRows(columns, shape, column, row) {
     for (const [x, y] of shape.cells) columns[column + x] |= 1 << row + y;

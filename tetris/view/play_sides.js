@@ -54,7 +54,8 @@ class Side {
   land(placement) {
     const { width } = this.rules, { shape, column } = placement;
     const isTuck = placement.row < this.rest(placement);
-    const { row, full, over } = isTuck ? this.engine.tuck(this.columns, placement) : this.engine.land(this.columns, placement, this.next);
+    const { row, full, over } = isTuck ? rest(this.columns, this.rules, placement, placement.row)
+      : this.engine.land(this.columns, placement, this.next);
     if (full.length) {
       const before = this.board.slice();
       eachCell(width, shape, column, row, (index) => { before[index] = shape.piece + 1; });

@@ -263,6 +263,22 @@ def test_a_piece_slides_under_others_and_may_lie_for_the_lock_delay(
     ]
 
 
+def test_a_piece_that_slides_under_others_above_the_top_row_ends_the_game(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    page = opened(browser_page, tmp_path, published("dt20"), Rules(4, 8, pieces="L"))
+    page.evaluate(
+        "document.querySelector('#moves').value = 'slide', race.restart(), "
+        # The foot of the piece lies in row 6, below a roof in row 7; its top is in row 8.
+        "race.you.columns.set([0, 0b111111, 0b10111111]), "
+        "race.you.put({ shape: race.engine.shapes[6][1], column: 0, row: 6 }), "
+        "race.act('right')"
+    )
+    assert page.evaluate("race.you.now.column") == 1
+    page.evaluate("race.act('drop')")
+    assert page.evaluate("race.phase") == "end"
+
+
 def test_keys_repeat_after_the_delay_at_the_rate(tmp_path: Path, browser_page: Page) -> None:
     page = opened(browser_page, tmp_path, published("dt20"), Rules(), 1)
     columns = page.evaluate("""(() => {
