@@ -1,10 +1,12 @@
 // The card of a race that is over: both boards, the lines, a sentence and the link, as a picture to share.
 
 const CARD_WIDTH = 1200, CARD_HEIGHT = 630, MARGIN = 40; // pixels, the proportions of pictures on social pages
+const MOST_WIDTH = 240; // pixels of a board: what is said has the rest
 
 /** Draws a board below its name and lines; returns where it ends. */
 function drawSide(context, color, side, name, left) {
-  const { width, height } = side.rules, cell = Math.floor((CARD_HEIGHT - 4 * MARGIN) / height), top = 2 * MARGIN;
+  const { width, height } = side.rules, top = 2 * MARGIN;
+  const cell = Math.floor(Math.min((CARD_HEIGHT - 4 * MARGIN) / height, MOST_WIDTH / width));
   for (let at = 0; at < width * height; at += 1) {
     const row = Math.floor(at / width), kind = side.board[at];
     context.fillStyle = color(kind ? `--piece-${kind - 1}` : "--empty");

@@ -345,6 +345,19 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(
     assert page.evaluate("document.querySelector('#challenge').textContent") == ""
 
 
+def test_the_picture_of_a_result_has_room_for_its_text(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    page = opened(browser_page, tmp_path, published("anywidth"), Rules(10, 4))
+    rooms = page.evaluate("""(() => {
+      const rooms = [];
+      CanvasRenderingContext2D.prototype.fillText = (...values) => rooms.push(values[3]);
+      race.end();
+      return rooms;
+    })()""")
+    assert min(rooms) >= 240
+
+
 def test_a_race_ends_inside_a_notebook(tmp_path: Path, browser_page: Page) -> None:
     page = html.escape(play_page(published("dt20"), Rules(8, 9)))
     (tmp_path / "notebook.html").write_text(f'<iframe srcdoc="{page}"></iframe>', "utf-8")
