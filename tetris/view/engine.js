@@ -7,7 +7,7 @@ const FURTHER = { column_height: 0, height_difference: 1, step: 1, step_pair: 2 
 
 /** A feature's family and its numbers: step_pair_3_0_1 is ["step_pair", 3, 0, 1]. */
 function family(name) {
-  const [, stem, numbers] = name.match(/^([a-z_]+?)((?:_\d+)*)$/);
+  const [, stem, numbers] = name.match(/^(.*?)((?:_\d+)*)$/s);
   return [stem, ...numbers.split("_").slice(1).map(Number)];
 }
 

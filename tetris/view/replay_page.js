@@ -161,12 +161,13 @@ class TetrisPlayer extends HTMLElement {
     const game = rules && { ...rules, rule, seed: String(seed ?? 0), lookahead, after: undefined };
     const replay = { ...this.replay, ...game, controller, boards, landings };
     const isRefused = isReplay && (given.version !== VERSION || !await isWhole(text, given.digest));
-    const wrong = isRefused ? `Expected a replay of version ${VERSION} that was not edited.`
-      : controller && this.engine.complaint(controller, replay);
+    const complaint = controller && this.engine.complaint(controller, replay);
+    const wrong = isRefused ? `Expected a replay of version ${VERSION} that was not edited.` : !isReplay && complaint;
     if (wrong) {
       this.find(".rules").textContent = isReplay ? wrong : `Neither a replay nor a controller for this board: ${wrong}`;
       return;
     }
+    if (complaint) replay.controller = null; // the page shows the placements, and cannot explain them
     replay.title = controller?.name ?? file.name.replace(/\.json$/, "");
     replay.subtitle = `${replay.width}x${replay.height} board, ${replay.rule} rule, pieces ${replay.pieces}`;
     this.begin(replay, isReplay ? await unpack(given.placements) : null);

@@ -219,6 +219,25 @@ def test_a_dropped_controller_plays_the_pieces_and_the_board_of_the_replay(
     assert browser_page.evaluate(PLACED)[:count] == placed[:count]
 
 
+def test_a_dropped_replay_is_shown_without_reasons_that_the_page_does_not_know(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    (tmp_path / "page.html").write_text(player_page(recorded()), encoding="utf-8")
+    browser_page.open(tmp_path / "page.html", READY)
+    units = LinearController("holes+1", (-1.0, 1.0, 0.0, 1.0), RULES, "units")
+    replay = replace(recorded(), controller=units)
+    browser_page.evaluate(DROP % json.dumps(json.dumps(replay.to_dict())))
+    root = "document.querySelector('tetris-player').shadowRoot"
+    shown = f"['h2', '.rules', '.why'].map((each) => {root}.querySelector(each))"
+    title, _, why = browser_page.evaluate(
+        f"{shown}.map((each) => each.hidden || each.innerText)"
+    )
+    assert (title, why) == ("units", True)
+    browser_page.evaluate(DROP % json.dumps(json.dumps(units.to_dict())))
+    _, wrong, _ = browser_page.evaluate(f"{shown}.map((each) => each.innerText)")
+    assert wrong.endswith("This page does not know the feature holes+1.")
+
+
 def test_a_dropped_replay_is_whole_and_has_its_lookahead(
     tmp_path: Path, browser_page: Page
 ) -> None:
