@@ -124,16 +124,27 @@ def _list_row(path: Path) -> list[str]:
         return [running, str(error), "", "", "", "", "", ""]
     # A run is scored after the training, unless its recipe has no decisions for this.
     without_scores = "not scored yet" if run.recipe.score_decisions else "not scored"
+    scores = _scores_of_verdict(run)
+    verdict_cell = without_scores
+    if scores:
+        lines = scores[0]["lines_per_game"] or scores[0]["ci95"][0]
+        verdict_cell = _sorted_by(lines, verdict(scores))
+    generations = f"{run.generations:,} of {run.recipe.total_generations:,}"
     return [
         running,
-        _verdict(run) or without_scores,
+        verdict_cell,
         run.recipe.preset,
         run.recipe.board,
-        f"{run.generations:,} of {run.recipe.total_generations:,}",
-        str(timedelta(seconds=round(run.seconds))),
+        _sorted_by(run.generations, generations),
+        _sorted_by(run.seconds, str(timedelta(seconds=round(run.seconds)))),
         run.starts[0].get("date", "") if run.starts else "",
         _note(run),
     ]
+
+
+def _sorted_by(number: float, text: str) -> Markup:
+    """Return a text as HTML, with the number by which the list of runs sorts it."""
+    return Markup('<data value="{:.3f}">{}</data>').format(number, printable(text))
 
 
 @cache
@@ -163,9 +174,17 @@ def _file_content(name: str) -> Markup:
 def _verdict(run: RunRecord) -> str | None:
     """Return a text that compares the learned controller with the best published one.
 
-    The text is about the board of the run. If the learned controller has no score there, it is
-    about the last board on which the controller has a score. If there is no such board, the
-    result is None.
+    It is about the `_scores_of_verdict`. If there are none, the result is None.
+    """
+    scores = _scores_of_verdict(run)
+    return verdict(scores) if scores else None
+
+
+def _scores_of_verdict(run: RunRecord) -> list[dict[str, Any]]:
+    """Return the scores on the board of a run, that of the learned controller first.
+
+    If the learned controller has no score there, the scores are those on the last board on
+    which it has one. If there is no such board, the list is empty.
     """
     # Sort the scores of the learned controller to the front, because `verdict` compares the
     # first score with the others.
@@ -173,11 +192,11 @@ def _verdict(run: RunRecord) -> str | None:
     scored_boards = (score["board"] for score in scores if score["controller"] == LEARNED)
     boards = list(dict.fromkeys(scored_boards))  # Without repetitions, in order.
     if not boards:
-        return None
+        return []
     board = run.recipe.board
     if board not in boards:
         board = boards[-1]
-    return verdict([score for score in scores if score["board"] == board])
+    return [score for score in scores if score["board"] == board]
 
 
 def _comparison(runs: Sequence[RunRecord]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from chromium import Page
 from sample_runs import make_run
 
-from tetris.report.page import write_report
+from tetris.report.page import runs_page, write_report
 from tetris.report.server import ReportServer
 from tetris.training.run_folder import RunFolder, load_run
 
@@ -98,6 +98,26 @@ def test_seeds_are_compared_by_median_and_range(tmp_path: Path, browser_page: Pa
     assert len(described(page, chart).split("\n")) == 1 + 1
     page.evaluate("document.querySelector('[name=bands]').click()")
     assert len(described(page, chart).split("\n")) == 1 + 3
+
+
+def test_the_list_of_runs_is_sorted_by_numbers(tmp_path: Path, browser_page: Page) -> None:
+    (tmp_path / "runs").mkdir()
+    for name, seconds, lines in (("a", 9e4, 98.0), ("b", 7e4, 4e6), ("c", 5.0, 4748.0)):
+        run = RunFolder(make_run(tmp_path / "runs" / name))
+        *_, last = run.metrics.read_text().splitlines()
+        metrics = {**json.loads(last), "generation": 4, "elapsed_s": seconds}
+        run.metrics.write_text(run.metrics.read_text() + json.dumps(metrics) + "\n")
+        controller = json.loads(run.controller.read_text())
+        controller["provenance"]["score"][0]["lines_per_game"] = lines
+        run.controller.write_text(json.dumps(controller))
+    (tmp_path / "runs.html").write_text(runs_page(tmp_path / "runs"), "utf-8")
+    browser_page.open(tmp_path / "runs.html")
+    for column, names in (("took", "cba"), ("score", "acb")):
+        shown = browser_page.evaluate(
+            f"document.querySelector('[aria-label=\"sort by {column}\"]').click(), "
+            "[...document.querySelectorAll('tbody a')].map((run) => run.textContent).join('')"
+        )
+        assert shown == names
 
 
 @pytest.mark.parametrize("across", ["generation", "seconds"])
