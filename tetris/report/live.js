@@ -13,8 +13,9 @@ function showVersion(page) {
   });
   document.title = page.title;
   ({ runs } = JSON.parse(page.getElementById("report-data").textContent));
+  const newPlayers = page.querySelectorAll("tetris-player");
   document.querySelectorAll("tetris-player").forEach((player, number) => {
-    if (!player.playing) player.replaceWith(page.querySelectorAll("tetris-player")[number]);
+    if (!player.playing) player.replaceWith(newPlayers[number]);
   });
   startGame();
   redraw();

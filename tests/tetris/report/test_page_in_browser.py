@@ -179,3 +179,22 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(
         )
         server.shutdown()
     page.problems[:] = [each for each in page.problems if server.url not in each]
+
+
+def test_a_comparison_that_follows_its_runs_keeps_the_game_of_each(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    runs = [make_run(tmp_path / name) for name in "abc"]
+    page, server = browser_page, ReportServer(runs)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with server:
+        page.open(server.url, READY)
+        RunFolder(runs[0]).note.write_text("seen")
+        page.wait_for("document.querySelector('.note')")
+        names = page.evaluate(
+            "[...document.querySelectorAll('#game > *')].slice(1).map((game) => "
+            "JSON.parse(game.querySelector('script').textContent).title).join('')"
+        )
+        assert names == "abc"
+        server.shutdown()
+    page.problems[:] = [each for each in page.problems if server.url not in each]
