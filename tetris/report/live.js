@@ -2,7 +2,7 @@
 
 let version = document.documentElement.dataset.version;
 
-/** Shows the contents of a new version of this page. Details that the reader has opened stay open, and a game goes on. */
+/** Shows the contents of a new version of this page. Details that the reader has opened stay open, a game goes on, or waits where it was stopped. */
 function showVersion(page) {
   const oldParts = document.querySelectorAll("[data-live]");
   const newParts = page.querySelectorAll("[data-live]");
@@ -15,9 +15,11 @@ function showVersion(page) {
   ({ runs } = JSON.parse(page.getElementById("report-data").textContent));
   const newPlayers = page.querySelectorAll("tetris-player");
   document.querySelectorAll("tetris-player").forEach((player, number) => {
-    if (!player.playing) player.replaceWith(newPlayers[number]);
+    const index = player.games?.state.index;
+    if (player.playing || (index > 0 && index < player.count - 1)) return; // the reader has stopped it there
+    player.replaceWith(newPlayers[number]);
+    startGame();
   });
-  startGame();
   redraw();
   watchWidths();
 }

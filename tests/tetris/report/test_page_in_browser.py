@@ -160,6 +160,9 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(
         zoomed = described(page, chart)
         page.evaluate("document.querySelector('#configuration details').open = true")
         page.evaluate("document.querySelector('#throughput').scrollIntoView()")
+        game = "document.querySelector('tetris-player')"
+        page.wait_for(f"{game}.playing")
+        page.evaluate(f"{game}.seek(30)")
         metrics = run / "metrics.jsonl"
         *_, last = metrics.read_text().splitlines()
         with metrics.open("a") as file:
@@ -169,6 +172,7 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(
         assert page.evaluate("document.querySelector('input[value=decisions]').checked")
         assert page.evaluate("document.querySelector('#configuration details').open")
         assert "13 of 12" in page.evaluate("document.querySelector('.badge').textContent")
+        assert page.evaluate(f"[{game}.playing, {game}.games?.state.index]") == [False, 30]
         assert (
             abs(
                 page.evaluate(
