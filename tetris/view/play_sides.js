@@ -7,6 +7,7 @@ const TONE = 160; // hertz, as a piece lands; an octave higher with each line
 const REASONS = 7; // features that a hint names
 const POINTS = [0, 100, 300, 500, 800]; // of the Tetris guideline, by lines at once, times the level
 const LINES_PER_LEVEL = 10, FASTER = 0.85; // share of the time between falls that is left on the next level
+const LEAST_WAIT = 0.001; // seconds between falls on the highest levels
 const LOCK_DELAY = 0.5, MOST_DELAYS = 15; // seconds that a piece may lie; moves that begin them again
 
 // All by piece, in the order of LETTERS. A state counts right turns from the one in which a piece appears, flat side down.
@@ -210,8 +211,13 @@ class Person extends Side {
     const lies = this.slides && this.ghost.row === this.now.row;
     if (lies) this.lain += seconds;
     else this.waited += seconds;
-    if (this.lain > LOCK_DELAY) this.drop();
-    else if (this.waited > pace * FASTER ** (this.level - 1)) this.lower();
+    if (this.lain > LOCK_DELAY) return this.drop();
+    const wait = Math.max(LEAST_WAIT, pace * FASTER ** (this.level - 1)), { pieces } = this;
+    // What is left of the time counts for the next row: a piece falls as fast on every screen, several rows in a frame if need be.
+    for (let { waited } = this; waited > wait && this.pieces === pieces; waited -= wait) {
+      this.lower();
+      this.waited = waited - wait;
+    }
   }
 
   show(playing) {

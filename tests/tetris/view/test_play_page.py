@@ -279,6 +279,20 @@ def test_a_piece_that_slides_under_others_above_the_top_row_ends_the_game(
     assert page.evaluate("race.phase") == "end"
 
 
+@pytest.mark.parametrize("rate", [60, 144])
+def test_a_piece_falls_as_fast_on_every_screen(
+    rate: int, tmp_path: Path, browser_page: Page
+) -> None:
+    page = opened(browser_page, tmp_path, published("dt20"), Rules())
+    frames = page.evaluate(f"""(() => {{
+      let frames = 0;
+      race.you.lines = 190;
+      for (; race.you.pieces < 1; frames += 1) race.you.fall(1 / {rate}, 0.5);
+      return frames;
+    }})()""")
+    assert frames / rate == pytest.approx(21 * 0.5 * 0.85**19, rel=0.05)
+
+
 def test_keys_repeat_after_the_delay_at_the_rate(tmp_path: Path, browser_page: Page) -> None:
     page = opened(browser_page, tmp_path, published("dt20"), Rules(), 1)
     columns = page.evaluate("""(() => {
