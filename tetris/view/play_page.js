@@ -213,7 +213,10 @@ class Race {
 
   listen(on) {
     const buttons = [...document.querySelectorAll("[data-act]")];
-    const actOf = ({ key }) => buttons.find(({ dataset }) => dataset.keys.split(",").includes(key.toLowerCase()))?.dataset.act;
+    const actOf = ({ key, code }) => {
+      const name = key > "~" ? code.slice(3) : key; // a letter of another script: KeyC is where others have the c
+      return buttons.find(({ dataset }) => dataset.keys.split(",").includes(name.toLowerCase()))?.dataset.act;
+    };
     on(document, "keydown", (event) => {
       const name = actOf(event);
       if (!name || !["play", "pause"].includes(this.phase) || event.ctrlKey || event.altKey || event.metaKey) return;

@@ -310,6 +310,14 @@ def test_keys_repeat_after_the_delay_at_the_rate(tmp_path: Path, browser_page: P
     assert columns == [4, 5, 5, 6]
 
 
+def test_a_keyboard_of_another_script_has_the_same_keys(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    page = opened(browser_page, tmp_path, published("dt20"), Rules())
+    russian = "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'С', code: 'KeyC' }))"
+    assert page.evaluate(f"{russian}, race.you.held !== null")
+
+
 def test_keys_and_fingers_move_and_a_link_carries_the_result(
     tmp_path: Path, browser_page: Page
 ) -> None:
