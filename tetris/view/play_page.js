@@ -75,7 +75,7 @@ class Race {
     this.agent = this.agents[index];
     find("#agent").value = index;
     write(find(".rival h2"), this.agent.name);
-    this.restart();
+    if (this.phase !== "end") this.restart(); // the result stays until its dialog is left
   }
 
   /** Learns a controller, which plays on the agent's board meanwhile, until the person begins. */

@@ -443,6 +443,9 @@ def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page)
             name,
             wrong,
         ]
+    page.evaluate("race.you.lines = 7, race.end()")
+    page.evaluate(f"race.read(new File([{json.dumps(mine)}], 'controller.json'))")
+    assert page.evaluate("race.score") == "you 7, agent 0"
     assert page.evaluate("race.engine.names('dt_columns', 8).join()") == ",".join(
         feature_names("dt_columns", 8)
     )
