@@ -415,6 +415,19 @@ def test_no_kept_setting_keeps_the_game_from_beginning(
     browser_page.wait_for("race.phase === 'play'")
 
 
+@pytest.mark.parametrize(("size", "rules"), [((800, 600), Rules()), ((360, 640), Rules(4, 24))])
+def test_the_next_pieces_are_in_sight_in_a_small_window(
+    size: tuple[int, int], rules: Rules, tmp_path: Path, browser_page: Page
+) -> None:
+    browser_page.resize(*size)
+    page = opened(browser_page, tmp_path, published("anywidth"), rules)
+    bottoms = page.evaluate(
+        "[...document.querySelectorAll('.board, .next')].map((each) => "
+        "each.getBoundingClientRect().bottom)"
+    )
+    assert max(bottoms) <= size[1]
+
+
 def test_a_screen_reader_names_every_dialog() -> None:
     page = play_page(published("dt20"), Rules())
     names = re.findall(r'<dialog id="\w+" aria-labelledby="(\w+)">', page)
