@@ -255,23 +255,26 @@ class Race {
 
   /** On the board a finger moves the piece sideways; a tap turns it, a flick down drops it, one up keeps it. */
   swipe(board, on) {
-    let from = null;
-    const isFlick = ({ clientX, clientY }) => Math.abs(clientY - from.clientY) > STRAIGHT * Math.abs(clientX - from.clientX);
+    const fingers = new Map(); // by pointer: where it was when the piece followed it last
+    const isFlick = ({ clientX, clientY }, from) => Math.abs(clientY - from.clientY) > STRAIGHT * Math.abs(clientX - from.clientX);
     on(board, "pointerdown", ({ pointerId, clientX, clientY }) => {
       board.setPointerCapture(pointerId);
-      from = { clientX, clientY, column: this.you.now.column, moved: false };
+      fingers.set(pointerId, { clientX, clientY, moved: false });
     });
     on(board, "pointermove", (event) => {
-      if (!from || (!from.moved && isFlick(event))) return;
-      const by = Math.round((event.clientX - from.clientX) / (board.clientWidth / this.rules.width));
-      if (by) from.moved = true;
-      if (from.moved && this.phase === "play") this.you.moveTo(from.column + by);
+      const from = fingers.get(event.pointerId), cell = board.clientWidth / this.rules.width;
+      if (!from || (!from.moved && isFlick(event, from))) return;
+      const by = Math.round((event.clientX - from.clientX) / cell);
+      if (!by) return;
+      from.moved = true;
+      from.clientX += by * cell;
+      if (this.phase === "play") this.you.moveTo(this.you.now.column + by);
     });
-    on(board, "pointerup", (event) => {
-      const down = event.clientY - from?.clientY;
+    on(board, "pointerup", ({ pointerId, clientY }) => {
+      const from = fingers.get(pointerId), down = clientY - from?.clientY;
       if (from && !from.moved) this.act(Math.abs(down) < TAP ? "rotate" : down > 0 ? "drop" : "hold");
-      from = null;
     });
+    for (const end of ["pointerup", "pointercancel"]) on(board, end, ({ pointerId }) => fingers.delete(pointerId));
   }
 }
 

@@ -380,6 +380,32 @@ def test_the_picture_of_a_result_has_room_for_its_text(
     assert min(rooms) >= 240
 
 
+def test_a_finger_moves_its_piece_alone_and_another_finger_turns_it(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    page = opened(browser_page, tmp_path, published("dt20"), Rules(pieces="T"))
+    page.touch((1, 1))  # the layout is that for fingers then
+    x, y, cell = page.evaluate(
+        "(({ x, y, width }) => [x, y + 200, width / 10])"
+        "(document.querySelector('.you .board').getBoundingClientRect())"
+    )
+
+    def seen(kind: str, *columns: float) -> list[int]:
+        points = [{"x": x + cell * at, "y": y, "id": n} for n, at in enumerate(columns)]
+        ended = points[-1:] if kind == "touchEnd" else points
+        page.call("Input.dispatchTouchEvent", type=kind, touchPoints=ended)
+        return list(page.evaluate("[race.you.now.column, race.you.now.state]"))
+
+    seen("touchStart", 2.0)
+    assert seen("touchMove", 4.1) == [5, 0]
+    page.evaluate("race.act('drop')")
+    assert seen("touchMove", 4.3) == [3, 0]
+    seen("touchStart", 4.3, 9.0)
+    assert seen("touchEnd", 4.3, 9.0) == [4, 1]
+    seen("touchMove", 5.3)
+    page.wait_for("race.you.now.column === 5")
+
+
 def test_a_race_ends_inside_a_notebook(tmp_path: Path, browser_page: Page) -> None:
     page = html.escape(play_page(published("dt20"), Rules(8, 9)))
     (tmp_path / "notebook.html").write_text(f'<iframe srcdoc="{page}"></iframe>', "utf-8")
