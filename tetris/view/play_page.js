@@ -241,7 +241,10 @@ class Race {
       link.click();
     });
     on(find("#agent"), "change", ({ target }) => this.choose(target.value));
-    on(find("#file"), "change", ({ target }) => this.read(target.files[0]));
+    on(find("#file"), "change", ({ target }) => {
+      this.read(target.files[0]);
+      target.value = ""; // or the same file, written again, is no change
+    });
     for (const element of document.querySelectorAll("[data-kept]")) on(element, "change", () => this.keep(element));
     on(find("#pieces"), "change", () => this.restart());
     on(find("#speed"), "change", ({ target }) => target.blur()); // the keys are the game's again

@@ -482,6 +482,15 @@ def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page)
             name,
             wrong,
         ]
+    chosen = page.evaluate(f"""(() => {{
+      const file = document.querySelector("#file"), chosen = new DataTransfer();
+      chosen.items.add(new File([{json.dumps(mine)}], "controller.json"));
+      file.files = chosen.files;
+      file.dispatchEvent(new Event("change"));
+      return file.files.length;
+    }})()""")
+    assert chosen == 0  # The same file can be chosen again.
+    page.wait_for("race.agents.at(-2).name === 'mine'")
     page.evaluate("race.you.lines = 7, race.end()")
     page.evaluate(f"race.read(new File([{json.dumps(mine)}], 'controller.json'))")
     assert page.evaluate("race.score") == "you 7, agent 0"
