@@ -40,5 +40,11 @@ async function fetchVersion() {
   showVersion(page);
 }
 
+/** Says that what is shown may be old, until the server answers again. */
+function miss() {
+  version = null;
+  for (const badge of document.querySelectorAll(".badge")) badge.textContent = "the server does not answer: the run may be further";
+}
+
 startGame();
-setInterval(() => { if (!document.hidden) fetchVersion().catch(() => null); }, 2000);
+setInterval(() => { if (!document.hidden) fetchVersion().catch(miss); }, 2000);

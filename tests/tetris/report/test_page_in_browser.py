@@ -182,6 +182,8 @@ def test_a_page_follows_its_run_and_stays_where_the_reader_is(
             < 2
         )
         server.shutdown()
+        server.server_close()
+        page.wait_for("document.querySelector('.badge').textContent.includes('not answer')")
     page.problems[:] = [each for each in page.problems if server.url not in each]
 
 
