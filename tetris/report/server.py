@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from os.path import normpath
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -57,9 +58,9 @@ class ReportServer(ThreadingHTTPServer):
             if not names:
                 return runs_page(self._folder), None
             # The names come from a request, which must not reach other folders. So only the
-            # last part of a name such as "../run" is used.
+            # last part of a name such as "../run" is used, and nothing of "..".
             distinct_names = dict.fromkeys(names)
-            runs = [self._folder / Path(name).name for name in distinct_names]
+            runs = [self._folder / Path(normpath(f"/{name}")).name for name in distinct_names]
             for run in runs:
                 check_own(run)  # It raises if the folder is a link.
                 RunFolder(run).recipe()  # It raises if the folder holds no run.

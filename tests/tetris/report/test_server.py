@@ -147,6 +147,15 @@ def test_the_runs_of_a_folder_are_listed_and_those_that_are_named_shown(run: Pat
         server.shutdown()
 
 
+def test_the_folder_around_that_of_the_runs_is_not_shown(run: Path) -> None:
+    make_run(run / "more" / "other")
+    with ReportServer([run / "more"]) as server:
+        assert server.page(["other"])
+        for name in ("..", "other/..", "../.."):
+            with pytest.raises(ValueError, match="expected a run in"):
+                server.page([name])
+
+
 def test_the_page_says_when_a_run_has_ended(server: ReportServer, run: Path) -> None:
     with RunFolder(run).claimed(None):
         _, before, page = ask(server)
