@@ -15,6 +15,7 @@ function showDialog(dialog, element) {
 
 // What a link may say after its #.
 const LINK = {
+  __proto__: null, // else it has toString
   board: /^([4-9]|10)x([4-9]|1\d|2[0-4])$/, rule: /^(published|clear-on-overflow|original)$/,
   pieces: { test: canonicalPieces }, seed: { test: (text) => /^\d{1,20}$/.test(text) && BigInt(text) < 2n ** 64n },
   you: /^\d{1,15}$/, agent: /^\d{1,15}$/, by: /./,

@@ -358,7 +358,7 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(
     assert "does not know the agent mine" in page.evaluate(
         "document.querySelector('.wrong').textContent"
     )
-    for wrong in ("pieces=SSZ", f"seed={1 << 64}", "you=x"):
+    for wrong in ("pieces=SSZ", f"seed={1 << 64}", "you=x", "toString=x"):
         page.open("about:blank")
         page.open(f"{address}#{wrong}", "globalThis.race")
         assert page.evaluate("document.querySelector('.wrong').textContent").startswith(
