@@ -177,7 +177,7 @@ class TetrisPlayer extends HTMLElement {
   reasons(now) {
     const { cells } = this.games.state, { width, height } = this.replay, columns = new Uint32Array(10);
     cells.forEach((cell, at) => { if (cell && at < width * height) columns[at % width] |= 1 << Math.floor(at / width); });
-    return this.engine.reasons(columns, now, this.games.next ?? -1, REASONS);
+    return this.engine.reasons(columns, now, this.games.next ?? this.replay.after ?? -1, REASONS);
   }
 
   listen() {

@@ -149,6 +149,20 @@ def test_a_link_leads_to_a_piece_and_the_page_says_why(
     browser_page.wait_for(f"({STATE})[0] === 7")
 
 
+def test_the_reasons_of_the_last_piece_know_the_next_one(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    replay = play_game("dt20", 1, most_pieces=1, lookahead="preview").replay()
+    (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
+    browser_page.open(tmp_path / "page.html", READY)
+    player = published("dt20").player(replay.rules, Lookahead.PREVIEW)
+    explained = explain((), next(replay.after_states()), player, replay.pieces[1])
+    margin = browser_page.evaluate(
+        "((shown) => shown.reasons(shown.games.now))(document.querySelector('tetris-player'))"
+    ).splitlines()[0]
+    assert margin.split() == ["margin", f"{explained.margin:.2f}"]
+
+
 def test_the_timeline_is_as_high_as_the_stack_and_leads_to_a_piece(
     tmp_path: Path, browser_page: Page
 ) -> None:
