@@ -227,6 +227,8 @@ class Person extends Side {
     showPiece(this.keeps ??= fill(find(".hold"), 16), firstShape(this.engine, this.held));
     find(".reasons").hidden = !this.hint || !playing;
     const room = matchMedia("(min-width: 900px)").matches ? [21, 5] : [15, 0]; // there is none for the values
-    if (this.hint) write(find(".reasons pre"), this.engine.reasons(this.columns, now, this.next, REASONS, ...room));
+    if (!this.hint) return;
+    const isTuck = ghost.row < this.rest(ghost);
+    write(find(".reasons pre"), isTuck ? "none: its pieces\nfall straight" : this.engine.reasons(this.columns, now, this.next, REASONS, ...room));
   }
 }

@@ -275,6 +275,9 @@ def test_a_piece_that_slides_under_others_above_the_top_row_ends_the_game(
         "race.act('right')"
     )
     assert page.evaluate("race.you.now.column") == 1
+    page.evaluate("race.you.ask(), race.you.show(true)")
+    reasons = page.evaluate("document.querySelector('.reasons pre').textContent")
+    assert reasons.startswith("none: its pieces")  # The agent values straight drops only.
     page.evaluate("race.act('drop')")
     assert page.evaluate("race.phase") == "end"
 
