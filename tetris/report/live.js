@@ -12,7 +12,9 @@ function showVersion(page) {
     part.querySelectorAll("details").forEach((details, i) => { details.open = wereOpen[i] ?? false; });
   });
   document.title = page.title;
+  const unit = xTitle();
   ({ runs } = JSON.parse(page.getElementById("report-data").textContent));
+  if (xTitle() !== unit) state.zoom = null; // after ten minutes the numbers of a part in seconds would be minutes
   const newPlayers = page.querySelectorAll("tetris-player");
   document.querySelectorAll("tetris-player").forEach((player, number) => {
     const index = player.games?.state.index;

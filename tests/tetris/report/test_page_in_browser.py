@@ -204,3 +204,26 @@ def test_a_comparison_that_follows_its_runs_keeps_the_game_of_each(
         assert names == "abc"
         server.shutdown()
     page.problems[:] = [each for each in page.problems if server.url not in each]
+
+
+def test_a_part_in_seconds_is_not_shown_in_minutes(tmp_path: Path, browser_page: Page) -> None:
+    run = make_run(tmp_path / "mine", **LONG)
+    page, server = browser_page, ReportServer([run])
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with server:
+        page.open(server.url, READY)
+        page.evaluate("document.querySelector('input[value=seconds]').click()")
+        page.evaluate("document.querySelector('.plot').focus()")
+        for key in ("ArrowLeft", "ArrowLeft", "+"):
+            page.press(key)
+        whole = "document.querySelector('.whole').hidden"
+        assert not page.evaluate(whole)
+        metrics = run / "metrics.jsonl"
+        *_, last = metrics.read_text().splitlines()
+        later = json.dumps({**json.loads(last), "generation": 13, "elapsed_s": 900.0})
+        metrics.write_text(metrics.read_text() + later + "\n")
+        page.wait_for("document.querySelector('.tiles').textContent.includes('13 of 12')")
+        assert page.evaluate(whole)
+        assert "900 s" in described(page, "[data-chart=learning]")
+        server.shutdown()
+    page.problems[:] = [each for each in page.problems if server.url not in each]
