@@ -27,6 +27,10 @@ _MIN_SHRINK, _MAX_SHRINK = 0.1, 0.5  # the range of the factor that shortens a r
 _MAX_EXTENSION = 2.0  # the longest second trial after a good one, in units of its step
 _MIN_GAIN = 1.1  # the predicted decrease of a second trial, relative to that of the good one
 _TRIALS_BEFORE_TEST = 3  # failed trials of a line search that raise the suspicion of noise
+# After so many evaluations per parameter a descent ends if its last step was shorter than this
+# many standard deviations: it creeps along a kink, or has almost arrived.
+_LONG = 50
+_SHORTEST_STEP = 1e-5
 _MOST_BLOCKED = 2  # consecutive steps that were shortened because a trial failed
 _MAX_TRIALS = 12  # trials of one line search, and of corrections at its end
 _DAMPING = 0.2
@@ -110,6 +114,7 @@ class Descent:
         self._noise = 0.0
         self._is_tested_for_noise = False
         self._num_blocked = 0  # the number of last steps that a failed trial has shortened
+        self._budget = 0
         self._remaining = 0
         self._evaluate = evaluate
         # The best relative step of a forward difference is the root of the precision.
@@ -160,6 +165,7 @@ class Descent:
         If a step fails several times, the objective may be noisy. One evaluation tests this.
         After a little noise the descent begins again, with longer differences.
         """
+        self._budget = budget
         self._remaining = budget
         self._descend()
         if self._noise > 0.0 and not self.has_seen_noise:
@@ -196,6 +202,9 @@ class Descent:
                 self._correct_violations(derivatives)
                 return
             self._move_to_last_trial(derivatives)
+            is_long = self._budget - self._remaining >= _LONG * len(self._x)
+            if is_long and self.last_length < _SHORTEST_STEP:
+                return
             if self._num_blocked >= _MOST_BLOCKED:
                 self.is_unfinished = False  # The search finds a way along the failures.
                 return
