@@ -163,6 +163,10 @@ def _choose_settings(
     if config.paths:
         learning_rates = rates(dim, weights, diagonal=config.covariance == "diagonal")
         weights = all_weights(dim, population_size, weights, learning_rates)
+        # The paths add steps of the mean. Those that ``smoothing`` shortens must not look like
+        # a search that stays where it is, because the step size would shrink.
+        mu_eff = learning_rates.mu_eff / config.smoothing**2
+        learning_rates = learning_rates._replace(mu_eff=mu_eff)
     elif config.weights == "equal":
         weights = []
     settings = Settings(

@@ -13,6 +13,7 @@ KINDS = {
     "full": CEMConfig(covariance="full"),
     "paths": CEMConfig.cma("diagonal"),
     "full paths": CEMConfig.cma(),
+    "slow full paths": CEMConfig.cma(smoothing=0.3),
 }
 
 
@@ -75,7 +76,7 @@ def test_paths_solve_the_ellipsoid():
     assert (search.mean.abs() < 1e-3).all()
 
 
-@pytest.mark.parametrize("kind", ["paths", "full paths"])
+@pytest.mark.parametrize("kind", ["paths", "full paths", "slow full paths"])
 def test_the_step_size_stays_where_nothing_is_better(kind):
     # Elites picked at random. The mean over 100 problems has a standard error of about 0.05.
     search = CrossEntropyMethod(

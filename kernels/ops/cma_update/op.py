@@ -115,7 +115,8 @@ def cma_update(  # noqa: PLR0913 - the state and the settings of an update
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
         rates: (mu_eff, c_s, d_s, c_c, c_1, c_mu, chi), as in Hansen's tutorial,
-            arXiv:1604.00772; chi is the expected length of a standard normal vector.
+            arXiv:1604.00772, but mu_eff divided by the square of ``smoothing``; chi is the
+            expected length of a standard normal vector.
         weights: shape (N,), float64, by rank: positive for the K elites, 0 or negative for the
             others.
         extra_variance: shape (T,), float64, T >= 1. Generation t adds ``extra_variance[t]`` to
