@@ -143,12 +143,25 @@ class _Population:
     def measure_widths(self, is_typical: Any) -> Any:
         """Return the widths s of the constraints, shape (m,), measured on typical candidates.
 
-        If too few of the known candidates are typical, all known ones are used.
+        If too few of the known candidates are typical, all known ones are used. So they are if
+        typical candidates do not differ in a constraint, unless they satisfy it narrowly.
         """
         known = self.known
         chosen = known[is_typical[known]]
         if len(chosen) < _MIN_VIOLATIONS:
             chosen = known
+        widths = self._measure(chosen)
+        if (widths > 0).all():
+            return widths
+        # The width of a constraint of integers and choices alone is 0 among typical candidates.
+        # Its multiplier would not change then, which is right only if they satisfy it narrowly.
+        of_all = self._measure(known)
+        is_satisfied = self.violations[chosen, None] == 0
+        is_narrow = (is_satisfied & (self.g[chosen] >= -of_all)).all(axis=0)
+        return np.where((widths > 0) | is_narrow, widths, of_all)
+
+    def _measure(self, chosen: Any) -> Any:
+        """Return the widths of the constraints among candidates with these indices."""
         measured = self.g[chosen]
         return np.where(self.is_equality, measured.std(axis=0), _widths(measured))
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from cem import CEMConfig, maximize, minimize
+from cem import Bool, CEMConfig, Int, maximize, minimize
 from cem.run.constraints import Constrained, Constraints, _widths
 
 START = np.full(3, 3.0)
@@ -62,6 +62,17 @@ class TestOptimum:
         assert result.violation == 0.0
         assert result.x.sum() == pytest.approx(1.0, abs=1.001e-6)
         assert result.x == pytest.approx(1 / scales / (1 / scales).sum(), abs=1e-3)
+
+    @pytest.mark.parametrize("kind", [Bool(), Int(0, 1)])
+    def test_of_choices_or_integers_alone(self, kind):
+        result = maximize(
+            lambda p: sum(int(number) for number in p if p[number]),
+            {str(number): kind for number in range(1, 21)},
+            constraints=lambda p: sum(p.values()) - 5,
+            budget=1000,
+            seed=1,
+        )
+        assert result.fun == 16 + 17 + 18 + 19 + 20
 
     def test_where_the_objective_has_a_value_inside_alone(self):
         f = lambda x: np.where((x[:, :2] > 0).all(-1), sphere(x), np.nan)  # noqa: E731
