@@ -9,8 +9,9 @@ population. Candidates are ranked by
     l' = max(l + u m / 5, 0); for an equality l + u m / 5                                    (3)
     k' = k + 0.1 (0.15 - the share of feasible candidates), clipped to 0.2 <= k' <= 1        (4)
 
-In (3) m is the weighted mean over the elites of the c in (2). The search keeps the best
-feasible candidate.
+In (3) m is the weighted mean over the elites of the c in (2). If the objective is constant and
+l is 0, the interquartile range iqr in (2) is replaced by 1. The search keeps the best feasible
+candidate.
 
 With k = 0, (1) and (3) are the equations of A. Atamna, A. Auger and N. Hansen, Linearly
 Convergent Evolution Strategies via Augmented Lagrangian Constraint Handling, FOGA 2017, as in
@@ -695,6 +696,8 @@ class Constrained(CrossEntropyMethod):
         ascending = np.sort(lagrangian)
         count = len(ascending)
         iqr = ascending[3 * count // 4] - ascending[count // 4]
+        if ascending[0] == ascending[-1] and not self._multipliers.any():
+            iqr = 1.0  # The penalties of a constant objective may have any scale.
         squared_widths = np.maximum(widths**2, _TINY)
         return self._square_factor * iqr / (self.dim * squared_widths) * (widths > 0)
 

@@ -74,6 +74,17 @@ class TestOptimum:
         )
         assert result.fun == 16 + 17 + 18 + 19 + 20
 
+    def test_of_a_constant_is_any_feasible_candidate(self):
+        result = minimize(
+            lambda x: np.zeros(len(x)),
+            np.zeros(3),
+            1.0,
+            constraints=lambda x: 30 - x.sum(1),
+            budget=1000,
+            seed=1,
+        )
+        assert result.violation == 0
+
     def test_where_the_objective_has_a_value_inside_alone(self):
         f = lambda x: np.where((x[:, :2] > 0).all(-1), sphere(x), np.nan)  # noqa: E731
         result = minimize(f, -START, 1.0, constraints=outside, budget=3000, seed=1)
