@@ -78,7 +78,8 @@ class CEMConfig:
             lower limit that lets the search leave an integer: the margin of R. Hamano et al.,
             CMA-ES with Margin, GECCO 2022.
         families: The families of discrete parameters of ``cem.families``. Their columns follow
-            those of the mean, which may have none: shape (..., 0).
+            those of the mean, which may have none: shape (..., 0). The settings above do not
+            change how they learn: see their ``smoothing`` and ``kernels.ops.discrete``.
     """
 
     elite_fraction: float | None = None
@@ -136,10 +137,10 @@ class CEMConfig:
             )
         object.__setattr__(self, "integers", tuple(integers.tolist()))
 
+        object.__setattr__(self, "families", tuple(self.families))
         for family in self.families:
             if not isinstance(family, Family):
                 raise TypeError(f"expected the members of cem.families.Family, got {family!r}")
-        object.__setattr__(self, "families", tuple(self.families))
 
     @property
     def schedule(self) -> VarianceSchedule:

@@ -403,3 +403,8 @@ def test_a_smoothing_that_would_not_learn_is_refused(smoothing):
 
 def test_a_number_of_items_may_be_any_integer():
     assert repr(Permutation(np.int64(3))) == repr(Permutation(3.0)) == repr(Permutation(3))
+
+
+def test_families_may_come_from_a_generator():
+    config = CEMConfig(families=(Permutation(items) for items in (2, 3)))
+    assert config.families == (Permutation(2), Permutation(3))
