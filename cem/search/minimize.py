@@ -111,8 +111,9 @@ def minimize(
             * ``target``: a fitness that is good enough.
             * ``xtol``, ``ftol``: precisions that are good enough, above 0. The call ends,
               without a restart, if all standard deviations, except those of integers, are below
-              ``xtol``, in units of ``x``, or if the fitness of the elites and the best values
-              of recent generations differ by at most ``ftol``.
+              ``xtol``, in the units of ``Result.std``, or if the fitness of the elites and the
+              best values of recent generations differ by at most ``ftol``. With bounds by
+              transform ``xtol`` does not end a search whose optimum is on a bound.
 
             The method:
 

@@ -55,7 +55,9 @@ class Result(Generic[_Vector]):
         mean: The last mean of the restart that found ``x``, averaged over generations by
             ``mean_averaging``. Prefer it to ``x`` if the fitness is noisy.
         std: The last standard deviation of this restart, shape (dim,). It tells how far the
-            search looked, not how certain ``x`` is: a fit's standard errors are others.
+            search looked, not how certain ``x`` is: a fit's standard errors are others. With
+            bounds by transform it is that of the unbounded space, which may be large for an
+            ``x`` at a bound; with ``log`` it is that of the logarithm.
         reason: Why the call ended: a ``cem.core.reasons.Reason``, which is a string such as
             ``"target"``.
         evaluations: The number of evaluations. On a GPU the populations that were queued when
