@@ -487,10 +487,12 @@ def _choose_starts(
         # The mean is None, and the bounds do not determine it. Restarts then begin where the
         # first search does.
         restart = Start(mean, std)
-    if restart.mean is not None:
-        # A mean has no values for choices and permutations, which are the last columns of a
-        # candidate.
-        known = known.numbers(len(restart.mean))
+    # A mean has no values for choices and permutations, which are the last columns of a
+    # candidate.
+    config = options["config"]
+    families = () if config is None else config.families
+    discrete = sum(family.columns for family in families)
+    known = known.numbers(known.candidates.shape[1] - discrete)
     first_mean, first_std = known.mean_and_std(maximize, restart.std)
     if isinstance(mean, Tensor):
         first_mean = torch.from_numpy(first_mean).to(mean)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from cem import Choice, Float, Int, maximize, minimize
-from cem.families import Permutation
+from cem import CEMConfig, Choice, Float, Int, maximize, minimize
+from cem.families import Bernoulli, Permutation
 from cem.run.evaluator import Evaluator
 
 SPACE = {"rate": Float(1e-4, 1.0, log=True), "layers": Int(1, 8), "kind": Choice("a", "b")}
@@ -267,6 +267,12 @@ class TestPointsThatMeanSomethingElse:
                 budget=20,
                 evaluated=([{"n": 3.5}, {"n": 4, "more": 1.0}], [0.0, 4.0]),
             )
+
+    def test_points_of_a_family_need_no_mean(self):
+        config = CEMConfig(families=[Bernoulli(1)])
+        points = np.array([[0.7, 0.0], [0.9, 1.0]])
+        first = first_point(bowl, config=config, evaluated=(points, [0.5, 0.1]))
+        assert first.tolist() == [0.9, 0.0]
 
     def test_parameters_that_do_not_differ_need_a_std(self):
         with pytest.raises(ValueError, match=r"do not differ in the parameters \[1\]"):
