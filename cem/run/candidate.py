@@ -58,6 +58,7 @@ class Candidate:
         error: The exception that ends the search. None: the search continues.
         losses: How many times the worker that evaluated it died.
         message: Why it has no fitness, in one line.
+        constraints: The values of each of its constraints; empty if it failed or has none.
     """
 
     number: int
@@ -72,14 +73,15 @@ class Candidate:
     error: BaseException | None = None
     losses: int = 0
     message: str = ""
+    constraints: Any = ()
 
     @property
     def item(self) -> tuple[int, torch.device | None, int, Any]:
         """What is sent to a worker; see ``cem.run.remote.evaluate``."""
         return self.generation, self.device, self.number, self.row
 
-    def settle_by(self, word: str, value: Any) -> None:
-        """Set the outcome from the answer (word, value) of ``cem.run.remote.evaluate``.
+    def settle_by(self, word: str, value: Any, *constraints: Any) -> None:
+        """Set the outcome from the answer of ``cem.run.remote.evaluate``.
 
         Raises:
             Interrupted: If the function raised it. A stop of the run is not a failure of the
@@ -87,6 +89,7 @@ class Candidate:
         """
         if isinstance(value, Interrupted):
             raise value
+        self.constraints = constraints
         if word == "RAISED":
             note = f"The candidate was number {self.number} of generation {self.generation}."
             add_note(value, note)

@@ -24,7 +24,7 @@ feasible region, and shrinks with the population.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -41,6 +41,8 @@ from cem.core.snapshot import Snapshot
 from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
+from cem.run.evaluator import MOST_NUMBERS, on_host
+from cem.run.remote import evaluate_constraints
 
 TOLERANCE = 1e-6  # the default tolerance: a constraint may be violated by at most this much
 _HINT = "functions of one candidate need vectorize=True or vectorize='loop'"
@@ -185,7 +187,8 @@ class Constraints:
 
     Attributes:
         described: A description of each constraint, which identifies it except for its code.
-        functions: The constraints' functions, each of a population.
+        functions: All that the constraints call, for a digest of its code.
+        of_one: The constraints of one candidate: see ``evaluate_constraints``.
         tolerance: A constraint may be violated by at most this much.
     """
 
@@ -217,16 +220,21 @@ class Constraints:
             self.tolerance = check_real("tolerance", tolerance, 0.0)
         if not isinstance(constraints, (list, tuple)):
             constraints = [constraints]
+        self.of_one: list[tuple[Any, ...]] = []
+        self._catch = catch
+        # The values of the constraints of one candidate, by its bytes: an array for each
+        # constraint, or nothing if the candidate failed.
+        self._remembered: dict[bytes, list[Any]] = {}
         self._intervals = [
-            _read_constraint(constraint, vectorize, from_named, catch)
+            _read_constraint(constraint, vectorize, from_named, self._map_rows)
             for constraint in constraints
         ]
         # Functions of one candidate cannot mix candidates.
         self._are_checked = bool(vectorize)
-        self.functions = [interval.function for interval in self._intervals]
+        self.functions = [*self.of_one, *[interval.function for interval in self._intervals]]
         self.described = [
             f"{interval.low.tolist()} <= {interval.name} <= {interval.high.tolist()}, "
-            f"within {self.tolerance}"
+            f"tolerance {self.tolerance}"
             for interval in self._intervals
         ]
 
@@ -251,7 +259,53 @@ class Constraints:
             columns.append(g)
             equalities.append(is_equality)
         self._are_checked = True
+        # What these candidates needed may be forgotten now.
+        if len(self._remembered) * candidates.shape[1] > MOST_NUMBERS:
+            self._remembered.clear()
         return np.concatenate(columns, axis=1), np.concatenate(equalities)
+
+    def remember(self, row: Any, values: Sequence[Any]) -> list[Any]:
+        """Remember the values of a candidate's constraints, and return them as arrays.
+
+        Args:
+            row: The candidate, an array of shape (dim,).
+            values: The values of each constraint of ``of_one``. None at all: it failed.
+        """
+        arrays = [_numbers(numbers).flatten() for numbers in values]
+        self._remembered[row.tobytes()] = arrays
+        return arrays
+
+    def _map_rows(self, like: Any, *of_one: Any) -> Callable[[Any], Any]:
+        """Add a constraint to ``of_one``, and return it as a function of a population.
+
+        The function returns the values that are remembered. Other candidates it evaluates. The
+        values of a candidate that failed are NaN.
+
+        Args:
+            like: An array of the shape of the constraint's limits.
+            *of_one: The item of ``of_one``.
+        """
+        index = len(self.of_one)
+        self.of_one.append(of_one)
+
+        def of_rows(candidates: Any) -> Any:
+            nonlocal like
+            rows, device = on_host(candidates)
+            for row in rows:
+                if row.tobytes() in self._remembered:
+                    continue
+                try:
+                    values = evaluate_constraints(self.of_one, row, device)
+                except self._catch:
+                    values = []
+                self.remember(row, values)
+            known = [self._remembered[row.tobytes()] for row in rows]
+            found = [values[index] if values else math.nan for values in known]
+            # NaN gets the shape of the other values, also of those of earlier calls.
+            like, *columns = np.broadcast_arrays(like, *found)
+            return np.stack(columns)
+
+        return of_rows
 
     def judge(self, candidates: Any, values: Any) -> _Population:
         """Return candidates' values and how well they satisfy the constraints."""
@@ -276,7 +330,7 @@ def _read_constraint(
     constraint: Any,
     vectorize: Any,
     from_named: Callable[..., Any] | None,
-    catch: tuple[type[BaseException], ...],
+    map_rows: Callable[..., Callable[[Any], Any]],
 ) -> _Interval:
     """Return a constraint of any form as low <= function(population) <= high.
 
@@ -288,7 +342,8 @@ def _read_constraint(
         vectorize: How a plain function is called, as for ``Constraints``.
         from_named: If the user's functions take dicts of named parameters, it converts such a
             function into one that takes arrays. None: the functions take arrays.
-        catch: The exceptions of a function of one candidate that mean that it failed.
+        map_rows: Returns a function of one candidate as one of a population, see
+            ``Constraints._map_rows``.
     """
     if isinstance(constraint, Mapping):
         # The result has the same fields as a NonlinearConstraint.
@@ -319,16 +374,18 @@ def _read_constraint(
             # The dict has the values of one candidate, not the columns of a population.
             of_candidate = from_named(of_candidate, by_column=False)
         name = describe_callable(constraint.fun)
-        of_rows = _map_rows(of_candidate, catch)
-        return _Interval(lambda x: of_rows(_numbers(x)), low, high, name)
+        of_rows = map_rows(low == high, of_candidate, True, *getattr(constraint, "args", ()))
+        return _Interval(of_rows, low, high, name)
     if not callable(constraint):
         raise TypeError(
             "expected constraints that are functions, dicts, LinearConstraint or "
             f"NonlinearConstraint, got {type(constraint).__name__}"
         )
     function = constraint if from_named is None else from_named(constraint)
-    of_population = _make_population_function(function, vectorize, catch)
-    return _Interval(of_population, low, high, describe_callable(constraint))
+    if vectorize:
+        of_rows = map_rows(low == high, function, False)
+        function = of_rows if vectorize == "loop" else _vectorize(function, of_rows)
+    return _Interval(function, low, high, describe_callable(constraint))
 
 
 def _read_scipy_dict(constraint: Mapping[str, Any]) -> Any:
@@ -341,50 +398,20 @@ def _read_scipy_dict(constraint: Mapping[str, Any]) -> Any:
         raise ValueError(
             f"expected a constraint with fun and a type of 'eq' or 'ineq', got {constraint!r}"
         )
-    fun = constraint["fun"]
-    args = constraint.get("args", ())
     upper = 0.0 if kind == "eq" else math.inf
-    return SimpleNamespace(fun=lambda x: fun(x, *args), lb=0.0, ub=upper)
+    args = constraint.get("args", ())
+    return SimpleNamespace(fun=constraint["fun"], args=args, lb=0.0, ub=upper)
 
 
-def _make_population_function(
-    function: Callable[[Any], Any], vectorize: Any, catch: tuple[type[BaseException], ...]
+def _vectorize(
+    function: Callable[[Any], Any], of_rows: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """Return a function that maps a population, shape (N, dim), to the constraint's values."""
-    of_rows = _map_rows(function, catch)
+    """Return a function of one candidate as one of a population, shape (N, dim).
 
-    def of_population(x: Any) -> Any:
-        # vmap only accepts tensors. The rows of an array are evaluated one by one.
-        if vectorize == "loop" or (vectorize and isinstance(x, np.ndarray)):
-            return of_rows(x)
-        if vectorize:
-            return torch.func.vmap(function, randomness="different")(x)
-        return function(x)
-
-    return of_population
-
-
-def _map_rows(
-    function: Callable[[Any], Any], catch: tuple[type[BaseException], ...]
-) -> Callable[[Any], Any]:
-    """Return a function of rows, one candidate each, whose values have the shape (N, m).
-
-    If ``function`` raises an exception of ``catch``, the row's m values are NaN. The first
-    candidate tells what m is, so its exception ends the search.
+    vmap only accepts tensors. ``of_rows`` evaluates the rows of an array.
     """
-    failed: list[Any] = []  # the values of a candidate that failed, if m is known
-
-    def of_row(row: Any) -> Any:
-        try:
-            values = _numbers(function(row)).reshape(-1)
-        except catch:
-            if not failed:
-                raise
-            return failed[0]
-        failed[:] = [np.full(len(values), math.nan)]
-        return values
-
-    return lambda rows: np.stack([of_row(row) for row in rows])
+    vectorized = torch.func.vmap(function, randomness="different")
+    return lambda x: of_rows(x) if isinstance(x, np.ndarray) else vectorized(x)
 
 
 def _widths(g: Any) -> Any:

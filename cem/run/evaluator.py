@@ -37,7 +37,7 @@ CHECK = 2
 
 _OUTSIDE = -1  # in the journal, the generation of candidates from before a restart
 _FEW = 100  # up to this many values Python adds up faster than torch
-_MOST_NUMBERS = 10_000_000  # the limit of ``remembered``, in numbers of 8 bytes
+MOST_NUMBERS = 10_000_000  # the most numbers that are remembered, of 8 bytes each
 _MOST_FAILED = 1_000  # the limit of ``failed``
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
 
@@ -98,6 +98,7 @@ class Evaluator:
         catch: type[BaseException] | tuple[type[BaseException], ...] = (),
         stop: StopRequest | None = None,
         checks_first: bool = False,
+        constraints: Any = None,
     ) -> None:
         """Choose how ``function`` is called. Processes start with their first candidate.
 
@@ -120,6 +121,8 @@ class Evaluator:
             catch: The exceptions that mean that a candidate failed.
             stop: A stop request. None: nothing will stop the evaluation.
             checks_first: The attribute.
+            constraints: The ``Constraints`` of the search, or None. Those of one candidate are
+                evaluated where a function of one candidate is, directly after it.
         """
         if vectorize not in (None, False, True, "loop"):
             raise ValueError(f"expected False, True or 'loop' for vectorize, got {vectorize!r}")
@@ -147,7 +150,9 @@ class Evaluator:
             self._population_function = torch.func.vmap(
                 function, in_dims, randomness="different"
             )
-        self._objective_of_one = (function, self._arity, self._catch)
+        self._constraints = constraints
+        of_one = constraints.of_one if constraints else []
+        self._objective_of_one = (function, self._arity, self._catch, *of_one)
         self._task: Callable[..., Any] = partial(remote.evaluate, self._objective_of_one)
         self._map: Callable[..., Any] = map
         self._pool: Pool | None = None
@@ -526,7 +531,7 @@ class Evaluator:
                 return
             candidates = optimizer.ask(num_missing)
             # Workers get the rows of an array; ``device`` is that of the original tensor.
-            rows, device = _on_host(candidates)
+            rows, device = on_host(candidates)
             for x, row in zip(candidates, rows, strict=True):
                 self._stop.check()
                 if self._journal is not None and self._journal.take(row) is not None:
@@ -547,18 +552,21 @@ class Evaluator:
         evaluated again. The arguments are those of ``__call__``.
         """
         # The function gets rows of an array, or with a device tensors on that device.
-        rows, device = _on_host(candidates)
+        rows, device = on_host(candidates)
         fitness = np.full(len(rows), math.nan)
         # The candidates that are not in the journal.
         unknown = []
         for index, (x, row) in enumerate(zip(candidates, rows, strict=True)):
-            value = None if self._journal is None else self._journal.take(row)
-            if value is None:
+            known = None if self._journal is None else self._journal.take(row)
+            if known is None:
                 candidate = Candidate(index, generation, x, row, device, owner=self._owner)
                 unknown.append(candidate)
             else:
+                value, constraints = known
                 self._count(x, row, value, is_known=True)
                 fitness[index] = value
+                if self._constraints:
+                    self._constraints.remember(row, constraints)
         for settled in self._iterate(unknown):
             self._record(settled, generation, first_index)
             for candidate in settled:
@@ -588,6 +596,10 @@ class Evaluator:
             if candidate.error is not None:
                 continue
             number = first_index + candidate.number
+            if self._constraints:
+                candidate.constraints = self._constraints.remember(
+                    candidate.row, candidate.constraints
+                )
             self._write_journal(candidate, number, generation)
             if candidate.fate is Fate.ABANDONED:
                 # An abandoned candidate has no fitness, but it counts against the budget.
@@ -634,7 +646,7 @@ class Evaluator:
         if self.remembered is None:
             return
         self.remembered.append((row, fitness))
-        if len(self.remembered) * len(row) > _MOST_NUMBERS:
+        if len(self.remembered) * len(row) > MOST_NUMBERS:
             self.remembered = None
 
     def _has_failed(self, fitness: float) -> bool:
@@ -652,7 +664,7 @@ class Evaluator:
             yield from self._iterate_pool(self._pool, candidates)
             return
         # ``_map`` is Python's ``map`` or a function like it. The answer about a candidate is a
-        # pair (word, value), such as ("DONE", fitness).
+        # tuple, such as ("DONE", fitness).
         answers = self._map(self._task, [candidate.item for candidate in candidates])
         # If the map returns an iterator, a candidate is evaluated when its answer is read. Then
         # the evaluation can be stopped between two candidates.
@@ -661,8 +673,7 @@ class Evaluator:
         for candidate in candidates:
             if is_lazy:
                 self._stop.check()
-            word, value = next(iterator)
-            candidate.settle_by(word, value)
+            candidate.settle_by(*next(iterator))
             yield (candidate,)
 
     def _iterate_pool(
@@ -705,7 +716,7 @@ def _row_like(population: Any, values: Sequence[float]) -> Any:
     return np.array(values, dtype=population.dtype)
 
 
-def _on_host(candidates: Any) -> tuple[Any, torch.device | None]:
+def on_host(candidates: Any) -> tuple[Any, torch.device | None]:
     """Return candidates as an array, which must not be modified, and the device of a tensor.
 
     For an array the device is None.

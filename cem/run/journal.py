@@ -6,13 +6,17 @@ evaluations ended. All numbers are little-endian:
 
     generation: int64 | index: int64 | fitness: float64 | fate: uint8 | x: dim float64 | CRC-32
 
+The constraints of a candidate come before it. For each constraint they are the number of its
+values and the values. All these numbers, and zeros after them, are the x of records whose fate
+is 255, and whose index counts them from 0.
+
 Every rank writes a file of its own, and reads the files of all ranks.
 """
 
 import json
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
@@ -26,6 +30,7 @@ from kernels.support import ranks
 from kernels.support.files import check_own
 
 _CHECKSUM_SIZE = 4  # bytes at the end of a record
+_CONSTRAINTS = 255  # in place of a fate: this record has constraints of the next candidate
 _DAMAGED = (
     "{0}: record {1} of {2} is damaged: 'truncate -s {3} {0}' keeps those before it, and the "
     "others are evaluated again"
@@ -79,14 +84,20 @@ class Journal:
 
         # The evaluations that are not in a checkpoint: (candidate, fitness) by generation.
         self.known: dict[int, list[tuple[Any, float]]] = defaultdict(list)
-        # The same for ``take``: fitness by the bytes of a candidate. A candidate that was
-        # evaluated several times has several values, the oldest first.
-        self._values: dict[bytes, deque[float]] = defaultdict(deque)
+        # The same for ``take``: fitness and constraints by the bytes of a candidate. A
+        # candidate that was evaluated several times has several values, the oldest first.
+        self._values: dict[bytes, deque[tuple[float, Any]]] = defaultdict(deque)
+        constraints: list[Any] = []
         for record in self._select(is_new=True):
             x = record["x"]
+            if record["fate"] == _CONSTRAINTS:
+                # If a write was interrupted, there are records without a candidate before this.
+                constraints = [*constraints[: record["index"]], x]
+                continue
             fitness = float(record["fitness"])
             self.known[int(record["generation"])].append((x, fitness))
-            self._values[x.tobytes()].append(fitness)
+            self._values[x.tobytes()].append((fitness, _split(constraints)))
+            constraints = []
         self._file = path.open("ab")
 
         # A new file begins with the first line, which identifies the search.
@@ -99,21 +110,32 @@ class Journal:
         Those of a generation have the order in which they were drawn, in which a model gets
         them, and not that in which workers finished.
         """
-        records = sorted(self._select(is_new=False), key=itemgetter("generation", "index"))
+        ended = filter(_has_ended, self._select(is_new=False))
+        records = sorted(ended, key=itemgetter("generation", "index"))
         return [(record["x"], float(record["fitness"])) for record in records]
 
-    def take(self, row: Any) -> float | None:
-        """Remove and return a known fitness of a candidate; None if there is none."""
+    def take(self, row: Any) -> tuple[float, Any] | None:
+        """Remove and return known fitness and constraints of a candidate; None: there are none.
+
+        The constraints are those of ``Candidate``.
+        """
         values = self._values.get(row.astype("<f8").tobytes())
         return values.popleft() if values else None
 
     def write(self, generation: int, index: int, candidate: Candidate) -> None:
         """Append a candidate, and flush it to the file."""
         assert candidate.fate is not None, "it is not evaluated"
-        values = (generation, index, candidate.fitness, candidate.fate, candidate.row, 0)
-        record = np.array(values, self._record_type)
-        record["checksum"] = _checksum(record)
-        self._append(record.tobytes())
+        values = candidate.constraints
+        numbers = [number for array in values for number in (len(array), *array)]
+        dim = len(candidate.row)
+        numbers += [0.0] * (-len(numbers) % dim)
+        parts = enumerate(np.reshape(numbers, (-1, dim)))
+        rows = [(generation, part, 0.0, _CONSTRAINTS, x, 0) for part, x in parts]
+        rows += [(generation, index, candidate.fitness, candidate.fate, candidate.row, 0)]
+        records = np.array(rows, self._record_type)
+        for record in records:
+            record["checksum"] = _checksum(record)
+        self._append(records.tobytes())
 
     def close(self) -> None:
         """Close the file."""
@@ -161,13 +183,13 @@ class Journal:
         return _read_records(path, self._record_type, len(header))
 
     def _select(self, is_new: bool) -> Iterator[Any]:
-        """Yield the records of candidates that were not abandoned.
+        """Yield the records of all but abandoned candidates, with those of constraints.
 
         ``is_new`` selects the generations that are not in a checkpoint, or the earlier ones.
         """
         for records in self._records:
             is_selected = (records["generation"] >= self._generation) == is_new
-            yield from records[is_selected & _has_ended(records)]
+            yield from records[is_selected & (records["fate"] != Fate.ABANDONED)]
 
     def _append(self, content: bytes) -> None:
         """Write bytes to the file; an OSError then says how to continue the search."""
@@ -235,11 +257,20 @@ def _read_records(path: Path, record: Any, start: int) -> Any:
     return records
 
 
+def _split(records: Sequence[Any]) -> list[Any]:
+    """Return the values of each constraint from the x of their records.
+
+    Zeros fill the last record, as if constraints without values followed.
+    """
+    numbers = iter(np.ravel(records).tolist())
+    return [[next(numbers) for _ in range(int(count))] for count in numbers]
+
+
 def _checksum(record: Any) -> int:
     """Return the checksum of a record, which covers all bytes before it."""
     return zlib.crc32(record.tobytes()[:-_CHECKSUM_SIZE])
 
 
 def _has_ended(records: Any) -> Any:
-    """Return for each record whether the evaluation has ended, and was not abandoned."""
-    return records["fate"] != Fate.ABANDONED
+    """Return whether a record, or each of several, has a candidate that was not abandoned."""
+    return records["fate"] < Fate.ABANDONED

@@ -53,7 +53,7 @@ class Task:
         }
         return eval, (_BUILD, names)
 
-    def __call__(self, item: Any) -> tuple[str, Any]:
+    def __call__(self, item: Any) -> tuple[Any, ...]:
         """Evaluate a candidate, see ``evaluate``.
 
         Returns:
@@ -71,52 +71,83 @@ class Task:
         objective = objectives.get(self.key)
         if objective is None:
             return "UNKNOWN", None
-        word, value = evaluate(objective, item)
+        word, value, *constraints = evaluate(objective, item)
         if self.is_remote and isinstance(value, Exception):
             value = make_sendable(value)
-        return word, value
+        return word, value, *constraints
 
 
-def evaluate(objective: Any, item: Any) -> tuple[str, Any]:
-    """Evaluate a candidate.
+def evaluate(objective: Any, item: Any) -> tuple[Any, ...]:
+    """Evaluate a candidate: its fitness, and then its constraints.
 
     Args:
-        objective: A tuple (function, num_arguments, catch). The function returns the fitness of
-            a candidate; it takes the candidate or, if ``num_arguments`` is 2, the candidate and
-            the generation. ``catch`` are the exceptions that mean that a candidate failed.
+        objective: A tuple (function, num_arguments, catch, *constraints). The function returns
+            the fitness of a candidate; it takes the candidate or, if ``num_arguments`` is 2,
+            the candidate and the generation. ``catch`` are the exceptions that mean that a
+            candidate failed. The others are those of ``evaluate_constraints``.
         item: A tuple (generation, device, number, row). ``row`` is the candidate, an array of
             shape (dim,). The function gets it as a tensor on ``device`` or, if the device is
             None, as an array. ``number`` is the candidate's number, which is not used here.
 
     Returns:
-        A tuple (word, value): "DONE" and the fitness; "FAILED" and the exception, which is one
-        of ``catch``; or "RAISED" and another exception.
+        A tuple (word, value, *constraints): "DONE" and the fitness; "FAILED" and the exception,
+        which is one of ``catch``; or "RAISED" and another exception. The result of
+        ``evaluate_constraints`` follows, unless this raised the exception.
     """
-    function, num_arguments, catch = objective
+    function, num_arguments, catch, *constraints = objective
     generation, device, _, row = item
+    word = "DONE"
     try:
-        candidate = row.copy() if device is None else make_tensor(row, device)
-        arguments = (candidate, generation)[:num_arguments]
+        arguments = (copy_row(row, device), generation)[:num_arguments]
         value = function(*arguments)
     except catch as error:
-        return "FAILED", error
+        word, value = "FAILED", error
     except Exception as error:
         return "RAISED", error
     # A tensor or array without dimensions becomes a number, and a masked one NaN.
     if getattr(value, "shape", None) == ():
         is_masked = getattr(value, "mask", False)
         value = math.nan if is_masked else value.item()
-    if not isinstance(value, Real):
-        message = (
-            "expected a number as the fitness of a candidate, of residuals the sum of their "
-            f"squares, got {reprlib.repr(value)}"
-        )
-        return "RAISED", TypeError(message)
-    return "DONE", float(value)
+    if word == "DONE":
+        if not isinstance(value, Real):
+            message = (
+                "expected a number as the fitness of a candidate, of residuals the sum of "
+                f"their squares, got {reprlib.repr(value)}"
+            )
+            return "RAISED", TypeError(message)
+        value = float(value)
+    try:
+        # A failed candidate has constraints, too: the objective may be undefined outside.
+        return word, value, *evaluate_constraints(constraints, row, device)
+    except catch as error:
+        return "FAILED", error
+    except Exception as error:
+        return "RAISED", error
 
 
-def make_tensor(row: Any, device: Any) -> Any:
-    """Return a copy of an array as a tensor on a device."""
+def evaluate_constraints(constraints: Any, row: Any, device: Any) -> list[Any]:
+    """Return the values of each constraint of a candidate.
+
+    Args:
+        constraints: Tuples (function, takes_floats, *arguments). The function takes the
+            candidate and the arguments. With ``takes_floats`` it gets the candidate as an array
+            of float64, and otherwise as the objective does.
+        row: The candidate, as in ``evaluate``.
+        device: Its device, as in ``evaluate``.
+    """
+    outcomes = []
+    for function, takes_floats, *arguments in constraints:
+        candidate = row.astype(float) if takes_floats else copy_row(row, device)
+        values = function(candidate, *arguments)
+        # A process would send a tensor as a file that both processes keep open.
+        outcomes.append(values.detach().cpu().numpy() if hasattr(values, "detach") else values)
+    return outcomes
+
+
+def copy_row(row: Any, device: Any) -> Any:
+    """Return a copy of an array, as a tensor on a device unless that is None."""
+    if device is None:
+        return row.copy()
     import torch
 
     return torch.tensor(row, device=device)

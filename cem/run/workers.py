@@ -3,7 +3,6 @@
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,8 +47,8 @@ _WARNING = (
 )
 
 
-# An objective of one candidate: (function, num_arguments, catch), see ``remote.evaluate``.
-ObjectiveOfOne = tuple[Callable[..., Any], int, tuple[type[BaseException], ...]]
+# An objective of one candidate, with its constraints: see ``remote.evaluate``.
+ObjectiveOfOne = tuple[Any, ...]
 
 
 def make_task(objective: ObjectiveOfOne, key: str = "") -> Task:
@@ -83,16 +82,15 @@ class Pool:
         """Create a pool without candidates.
 
         Args:
-            objective: The tuple (function, num_arguments, catch): a function of one candidate,
-                the number of its arguments, and the exceptions that mean that a candidate
-                failed.
+            objective: A function of one candidate, and its constraints: see
+                ``remote.evaluate``.
             engine: The engine that runs candidates in its workers.
             retries: How many times a lost candidate is submitted again.
         """
         self.count = 0  # candidates that were submitted and not yet taken
         self._engine = engine
         self._retries = retries
-        _, _, catch = objective
+        _, _, catch, *_ = objective
         self._catch = catch
 
         # Only the first tasks contain the objective. Workers keep it under the key, so that the
@@ -196,7 +194,7 @@ class Pool:
         if candidate is self._isolated:
             self._isolated = None
         try:
-            word, value = future.result()
+            word, *values = future.result()
         except (Exception, CancelledError) as error:
             # The engine raised this exception. Those of the objective are returned as a value.
             self._lose(candidate, error)
@@ -205,7 +203,7 @@ class Pool:
                 # The worker does not have the objective.
                 self._start(candidate, sends_objective=True)
             else:
-                candidate.settle_by(word, value)
+                candidate.settle_by(word, *values)
                 self._settled.append(candidate)
         self._start_waiting()
 
@@ -325,9 +323,9 @@ class LocalProcesses:
     def _evaluate(self, item: Any) -> Any:
         """Evaluate a candidate in the process of this thread, and return its answer.
 
-        The answer is a tuple (word, value), as that of ``remote.evaluate``. A process that ends
-        or exceeds the time limit is removed. The thread's next candidate then starts another.
-        ``item`` describes the candidate: see ``Candidate.item``.
+        The answer is a tuple, as that of ``remote.evaluate``. A process that ends or exceeds
+        the time limit is removed. The thread's next candidate then starts another. ``item``
+        describes the candidate: see ``Candidate.item``.
 
         Raises:
             WorkerLostError: If the process ends.

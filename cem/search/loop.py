@@ -80,6 +80,7 @@ def run(plan: Plan) -> Result[Any]:
                 catch=options["catch"],
                 stop=stop,
                 checks_first=needs_check and plan.budget >= plan.population_size + CHECK,
+                constraints=plan.constraints,
             )
         )
         _warn_of_idle_workers(plan, evaluator.workers)

@@ -98,7 +98,8 @@ def minimize(
               or for a single candidate (m,) or (). Or the constraints of ``scipy.optimize``:
               ``NonlinearConstraint`` and dicts, which are functions of one candidate, and
               ``LinearConstraint``, not for named parameters. Equal lower and upper ends make an
-              equality.
+              equality. Constraints of one candidate are evaluated directly after an objective
+              of one candidate, by the same worker.
             * ``tolerance``: the largest violation, in units of the constraint, of an equality,
               or of an inequality as long as no candidate satisfies it. None: 1e-6.
 

@@ -2,6 +2,8 @@
 search repeats."""
 
 import math
+import multiprocessing
+import signal
 from functools import lru_cache
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -24,6 +26,24 @@ def sphere(x):
 def outside(x):
     """The first two parameters of a population are at least 1."""
     return 1 - x[:, :2]
+
+
+@lru_cache(1)
+def simulate(*x):
+    return math.dist(x, START), 1 - x[0]
+
+
+def distance(x):
+    return simulate(*x)[0]
+
+
+def limit(x, *failing):
+    """A constraint whose simulation the objective has just run, in the same process."""
+    hits = simulate.cache_info().hits
+    value = float(simulate(*x)[1])
+    assert simulate.cache_info().hits == hits + 1
+    assert multiprocessing.parent_process() or not failing
+    return value / float(x[0] not in failing)
 
 
 def rosenbrock(x):
@@ -305,26 +325,46 @@ class TestForms:
         result = minimize(sphere, start, 1.0, constraints=one, **shared, **options)
         assert (result.x == known.x).all()
 
-    def test_of_a_simulation_that_is_cached_need_no_other_call(self):
-        @lru_cache
-        def simulate(*x):
-            return math.dist(x, START), 1 - x[0]
+    def test_of_a_simulation_need_no_other_run_also_of_a_search_that_was_stopped(
+        self, tmp_path
+    ):
+        def value(x):
+            values.append(simulate(*x)[0])
+            if len(values) in (7, 80):  # in the descent, and after it
+                signal.raise_signal(signal.SIGTERM)
+            return values[-1]
 
-        value, limit = (lambda x, part=part: simulate(*x)[part] for part in (0, 1))
-        result = minimize(value, START, 1.0, constraints=limit, budget=200, seed=1)
-        assert simulate.cache_info().misses <= result.evaluations
+        values = []
+        simulate.cache_clear()
+        options = {"constraints": [limit, lambda x: x[1:] - 9], "vectorize": "loop"}
+        options.update(budget=90, seed=1)
+        known = minimize(distance, 2 * START, 1.0, **options)
+        for count in (7, 80, known.evaluations):
+            result = minimize(value, 2 * START, 1.0, **options, checkpoint=tmp_path)
+            assert len(values) == result.evaluations == count
+        assert (result.x == known.x).all()
 
-    def test_that_raise_cost_their_candidate_if_the_first_one_tells_their_number(self):
+    def test_are_evaluated_by_the_worker_of_the_objective(self):
+        options = {"budget": 60, "seed": 1, "catch": ZeroDivisionError}
+        named = {"type": "ineq", "fun": limit, "args": (3.0,)}
+        result = minimize(distance, START, 1.0, constraints=named, workers=2, **options)
+        # The first candidate has failed, also in the population after the descent.
+        assert [failure[:3] for failure in result.failed] == [(0, 0, "failed")] * 2
+        assert result.x[0] <= 1.0
+        with pytest.raises(TypeError, match="define the function in a module"):
+            minimize(distance, START, 1.0, constraints=lambda x: x[0], workers=2, **options)
+
+    @pytest.mark.parametrize("first", [3.0, 4.5])
+    def test_that_raise_cost_their_candidate(self, first):
         def one(x):
             return 1 - x[:2] if x[0] < 4 else 1 / 0
 
+        start = np.array([first, 3.0, 3.0])
         options = {"catch": ZeroDivisionError, "vectorize": "loop", "model": None, "seed": 1}
-        for limit in (one, SimpleNamespace(fun=one, ub=0.0)):
-            options["constraints"] = limit
-            result = minimize(sphere, START, 1.0, budget=300, **options)
+        for form in (one, SimpleNamespace(fun=one, ub=0.0)):
+            result = minimize(sphere, start, 1.0, constraints=form, budget=300, **options)
             assert (result.fun < 2.1, result.violation) == (True, 0.0)
-            with pytest.raises(ZeroDivisionError):
-                minimize(sphere, 2 * START, 1.0, **options)
+            assert "division by zero" in result.failed[0].message
 
     def test_that_mix_candidates_are_an_error(self):
         with pytest.raises(ValueError, match="depend on the others: functions of one"):
