@@ -129,13 +129,16 @@ class Journal:
         numbers = [number for array in values for number in (len(array), *array)]
         dim = len(candidate.row)
         numbers += [0.0] * (-len(numbers) % dim)
-        parts = enumerate(np.reshape(numbers, (-1, dim)))
-        rows = [(generation, part, 0.0, _CONSTRAINTS, x, 0) for part, x in parts]
+        parts = [numbers[start : start + dim] for start in range(0, len(numbers), dim)]
+        rows = [(generation, part, 0.0, _CONSTRAINTS, x, 0) for part, x in enumerate(parts)]
         rows += [(generation, index, candidate.fitness, candidate.fate, candidate.row, 0)]
-        records = np.array(rows, self._record_type)
-        for record in records:
-            record["checksum"] = _checksum(record)
-        self._append(records.tobytes())
+        self._append(b"".join(map(self._pack, rows)))
+
+    def _pack(self, values: tuple[Any, ...]) -> bytes:
+        """Return a record with these values and its checksum."""
+        record = np.array(values, self._record_type)
+        record["checksum"] = _checksum(record)
+        return record.tobytes()
 
     def close(self) -> None:
         """Close the file."""
