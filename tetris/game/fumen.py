@@ -150,11 +150,9 @@ def _rotations(piece: int) -> dict[int, _Rotation]:
     for rotation, turned_cells in turned.items():
         left = min(x for x, _ in turned_cells)
         bottom = min(y for _, y in turned_cells)
-        height = max(y for _, y in turned_cells) - bottom + 1
-        rows = [0] * height  # Bit c of a row is column c, counted from the left edge.
-        for x, y in turned_cells:
-            rows[y - bottom] |= 1 << (x - left)
-        shape = next(shape for shape in PIECES[piece] if shape.rows == tuple(rows))
+        # The cells relative to the edges, as a shape has them.
+        box_cells = {(x - left, y - bottom) for x, y in turned_cells}
+        shape = next(shape for shape in PIECES[piece] if set(shape.cells) == box_cells)
         # The left and bottom edges are relative to the position that a fumen writes. This is
         # the centre or, in some rotations, the centre - (dx, dy).
         dx, dy = _OFFSETS.get((PIECE_LETTERS[piece], rotation), (0, 0))
@@ -279,10 +277,8 @@ def after_page(page: FumenPage) -> Cells:
     """Return the field after the piece of a page has come to rest, without full rows."""
     cells = page.cells.copy()
     if page.shape is not None:
-        for y, bits in enumerate(page.shape.rows, start=page.row):
-            for x in range(page.shape.width):
-                if bits >> x & 1:
-                    cells[y, page.column + x] = color_of(page.shape.piece)
+        for x, y in page.shape.cells:
+            cells[page.row + y, page.column + x] = color_of(page.shape.piece)
     is_full_row = (cells > 0).all(axis=1)
     remaining = cells[~is_full_row]
     empty_rows = np.zeros((HEIGHT - len(remaining), WIDTH), dtype=np.int64)

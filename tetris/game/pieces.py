@@ -33,20 +33,27 @@ class Shape:
     rows: tuple[int, ...]
 
     @cached_property
+    def cells(self) -> tuple[tuple[int, int], ...]:
+        """The cells as pairs (x, y), from the left and the bottom of the box."""
+        cells = []
+        for y, row in enumerate(self.rows):
+            cells += [(x, y) for x in range(self.width) if row >> x & 1]
+        return tuple(cells)
+
+    @cached_property
     def bottoms(self) -> tuple[int, ...]:
         """Row of the lowest cell in each column of the box; at least one is 0."""
         bottoms = []
-        for x in range(self.width):
-            bottoms.append(min(y for y, row in enumerate(self.rows) if row >> x & 1))
+        for column in range(self.width):
+            bottoms.append(min(y for x, y in self.cells if x == column))
         return tuple(bottoms)
 
     def turned(self) -> Shape:
         """Return the next orientation: turned by 90 degrees counter-clockwise."""
         rows = [0] * self.width
-        for y, row in enumerate(self.rows):
-            for x in range(self.width):
-                # The cell in column x of row y turns to column height - 1 - y of row x.
-                rows[x] |= (row >> x & 1) << (self.height - 1 - y)
+        for x, y in self.cells:
+            # The cell in column x of row y turns to column height - 1 - y of row x.
+            rows[x] |= 1 << (self.height - 1 - y)
         return Shape(self.piece, self.orientation + 1, self.height, self.width, tuple(rows))
 
 

@@ -219,14 +219,6 @@ def scene_kinds(scene: Scene, row: int | None = None) -> Cells:
     return kinds
 
 
-def shape_cells(shape: Shape) -> list[tuple[int, int]]:
-    """Return the cells of a shape as pairs (x, y) in its bounding box, y from the bottom."""
-    cells = []
-    for y, row in enumerate(shape.rows):
-        cells += [(x, y) for x in range(shape.width) if row >> x & 1]
-    return cells
-
-
 def put(cells: npt.NDArray[Any], shape: Shape, column: int, row: int, value: int) -> None:
     """Write a value to each cell of a piece in an array of a board.
 
@@ -237,7 +229,7 @@ def put(cells: npt.NDArray[Any], shape: Shape, column: int, row: int, value: int
         row: The row of the piece's bottom. Cells of the piece above the array are ignored.
         value: The value to write.
     """
-    for x, y in shape_cells(shape):
+    for x, y in shape.cells:
         if row + y < len(cells):
             cells[row + y, column + x] = value
 

@@ -24,7 +24,6 @@ from tetris.play.engines import INCLUDES
 from tetris.play.own_features import BUILT_IN
 from tetris.play.quantized_weights import engine_features
 from tetris.record.replay import Replay
-from tetris.view.game_view import shape_cells
 
 WASM = INCLUDES[0] / "browser.wasm"
 _FOLDER = Path(__file__).parent
@@ -60,7 +59,7 @@ def engine_parts() -> dict[str, object]:
                 "turn": shape.orientation,
                 "width": shape.width,
                 "height": shape.height,
-                "cells": shape_cells(shape),
+                "cells": shape.cells,
             }
         )
     # The compiled engine has only the features of the package, not those of a user.
