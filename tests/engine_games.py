@@ -138,7 +138,7 @@ def played_by(
         )
     library = native.extension(games.names, games.lookahead)
     if engine in LANES:
-        games._operators = rebuilt(library, engine, cflags=("-O1", *LANES[engine]))
+        games.operators = rebuilt(library, engine, cflags=("-O1", *LANES[engine]))
         return games
     operators = emulated(library, "rollout")
 
@@ -146,7 +146,7 @@ def played_by(
         operators.launch_as(blocks, 0 if engine == "warps" else warps)
         operators.advance(*tensors)
 
-    games._operators = SimpleNamespace(advance=advance)
+    games.operators = SimpleNamespace(advance=advance)
     return games
 
 
