@@ -118,11 +118,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**single.metadata, "autoreset_mode": self.autoreset_mode}
         self._first_stream = check_integer("first_stream", first_stream, 0, 1 << 62)
-        self._max_placements = 0  # The placements after which a game is truncated; 0: never.
         if max_episode_steps is not None:
-            self._max_placements = check_integer(
+            max_episode_steps = check_integer(
                 "max_episode_steps", max_episode_steps, 1, 1 << 62
             )
+        self.max_placements = max_episode_steps
+        """Placements after which a game is truncated; None: never."""
         self.pieces_known = single.pieces_known
         self.names = () if features is None else feature_names(features, self.rules.width)
         """Names of the features, in the order of their columns."""
@@ -141,11 +142,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self.rules.clear_on_overflow,
             *self._source,
             _MODES.index(self.autoreset_mode),
-            self._max_placements,
+            self.max_placements or 0,
             REWARDS.index(single.reward),
         )
         # The first look-up compiles the operators if necessary. Do it now, before any step.
-        _ = self._operators, self._feature_operators
+        self._operators()
+        self._operators(self.names)
         zeros = partial(torch.zeros, num_envs, dtype=torch.int64, device=self.device)
         self._seed = zeros()
         self._stream = zeros()
@@ -161,17 +163,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._steps = 0
         self.replayable_steps = zeros() + _UNLIMITED
 
-    # These are looked up in every step, because an attribute could be neither copied nor
-    # pickled.
-    @property
-    def _operators(self) -> Any:
-        return native.operators(cuda=self.device.type == "cuda")
-
-    @property
-    def _feature_operators(self) -> Any:
-        if not self.names:
-            return None
-        return native.operators(self.names, cuda=self.device.type == "cuda")
+    # It is called in every step, because an attribute could be neither copied nor pickled.
+    def _operators(self, names: tuple[str, ...] = ()) -> Any:
+        return native.operators(names, cuda=self.device.type == "cuda")
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class
@@ -264,7 +258,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             final_board = torch.empty_like(views.board)
         # The operator also updates the state of the games in place: the boards as columns, the
         # current pieces, and the numbers of pieces drawn and placed.
-        self._operators.step(
+        self._operators().step(
             numbers,
             self._seed,
             self._stream,
@@ -311,11 +305,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if boards is not None:
             env.rows = read_boards(boards, rules, self.num_envs)[game]
         return env
-
-    @property
-    def max_placements(self) -> int | None:
-        """Placements after which a game is truncated; None: never."""
-        return self._max_placements or None
 
     def render(self) -> tuple[Any, ...] | None:
         """Draw every game in the render mode that was chosen."""
@@ -366,7 +355,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         # The operator reads the state of the games, and fills the tensors of `views` with the
         # board, the piece, the action mask and the next pieces of each game.
         views = self._empty_views()
-        self._operators.observe(
+        self._operators().observe(
             self._seed,
             self._stream,
             self._columns,
@@ -399,7 +388,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             features = self._empty(torch.float32, self._actions, len(self.names))
             ends_game = self._empty(torch.int8, self._actions)
             # The operator fills the two tensors.
-            self._feature_operators.placements(
+            self._operators(self.names).placements(
                 columns,
                 self._current,
                 ended,
@@ -460,7 +449,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         The arguments are those of `_final_infos`.
         """
-        if self._max_placements:
+        if self.max_placements:
             # A truncated game is not over, so its last board has features.
             columns = _columns_of(final_board)
             is_over = terminated.to(torch.uint8)
