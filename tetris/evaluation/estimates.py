@@ -1,7 +1,5 @@
 """Estimates of lines per game by importance splitting, for controllers that rarely lose."""
 
-from __future__ import annotations
-
 import math
 import statistics
 import time
@@ -90,13 +88,6 @@ class Estimate:
         high = lines_per_game(rules, rate - margin) if rate > margin else None
         return low, high
 
-    def with_batch(self, rates: Sequence[float], decisions: int, seconds: float) -> Estimate:
-        """Return the estimate with further rates, made in some decisions until ``seconds``."""
-        all_rates = (*self.rates, *rates)
-        return Estimate(
-            self.trial, self.streams, all_rates, self.decisions + decisions, seconds
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return the estimate as plain values, for JSON."""
         values = self.trial.to_dict(
@@ -168,7 +159,12 @@ def estimate(
             # Add the batches of the ranks one by one, and stop as soon as the result is good
             # enough. A single process would make the same batches and stop at the same one.
             for *rates, decisions, _ in rows:
-                result = result.with_batch(rates, int(decisions), seconds)
+                result = replace(
+                    result,
+                    rates=(*result.rates, *rates),
+                    decisions=result.decisions + int(decisions),
+                    seconds=seconds,
+                )
                 bar.update(ESTIMATES)
                 if is_enough(result):
                     return result
