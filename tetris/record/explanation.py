@@ -57,21 +57,15 @@ def explain(
         # The game ends here, or with every placement of the next piece. Explain this placement
         # without the next piece.
         return explain(rows, after, player, next_piece=None)
-    if ends_game:
-        # The table has no features for a placement that ends the game.
+    features = table.features[index]
+    leads = table.leads(index)
+    if ends_game:  # The table has no features for this placement.
         features = np.array(player.features_of(after), dtype=np.float64)
         leads = features * player.weights
-        value = weighted_sums(features, player.weights).item()
-        margin = None
-    else:
-        features = table.features[index]
-        leads = table.leads(index)
-        value = table.values[index].item()
-        margin = table.margin(index)
     return Explanation(
         names=player.names,
         features=tuple(features.tolist()),
         leads=tuple(leads.tolist()),
-        value=value,
-        margin=margin,
+        value=weighted_sums(features, player.weights).item(),
+        margin=table.margin(index),
     )
