@@ -276,8 +276,6 @@ class StreamWeights:
         # Candidates that play the same pieces are resampled with the same random bits. Other
         # candidates get different bits: n * stride is added for candidate n.
         self._bits_stride = 0 if games.streams.shared else _CANDIDATE_OFFSET
-        candidates = torch.arange(population, device=zeros.device)
-        self._bits_added = candidates.unsqueeze(1) * self._bits_stride
 
     def keep(self, candidates: torch.Tensor) -> None:
         """Keep only some candidates and their games, as `Rollout.keep` does."""
@@ -287,7 +285,6 @@ class StreamWeights:
         self._unit = self._unit[candidates]
         self._level_sums = self._level_sums[candidates]
         self.ended = self.ended[candidates]
-        self._bits_added = self._bits_added[candidates]
 
     def resample(
         self, bits: int, *, counts: bool = True
@@ -313,13 +310,14 @@ class StreamWeights:
         if counts:
             self.ended += self._share_of_ended(games - self._last_games)
         self._last_games = games
+        candidates = torch.arange(len(games), device=games.device)
         source, self._weight = resampled(
             self._weight,
             levels(self._games),
             self._level_sums,
             self._unit,
             self._count,
-            bits + self._bits_added,
+            bits + self._bits_stride * candidates.unsqueeze(1),
         )
         return source, None
 
