@@ -192,7 +192,7 @@ def screen(
         text = f"the window is too small: {smallest.columns} x {smallest.lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
     visible_kinds = kinds[: height + board_size.headroom]
-    board = board_lines(visible_kinds, height, board_size.cell, colors=True)
+    board = board_lines(visible_kinds, height, board_size.cell)
     # `board_size.columns` includes the frame of the board and the gap beside it.
     panel_width = size.columns - board_size.columns
     panel_lines = []

@@ -26,18 +26,17 @@ A terminal with fewer colours shows the nearest one.
 """
 
 
-def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = False) -> list[str]:
+def board_lines(kinds: Cells, height: int, cell: int | None = None) -> list[str]:
     """Return a board as lines of text of the same width, the top row first and the floor last.
 
     Args:
         kinds: The kind of each cell, such as empty or part of an S piece, from `board_kinds`:
             shape (rows, width), row 0 at the bottom.
         height: The number of rows of the board. Rows above it have no side walls.
-        cell: The columns of a cell; without colours it must be 2.
-        colors: Whether to draw coloured half blocks, with two rows of pixels in a line.
-            Otherwise the lines are plain characters, with one row of cells in a line.
+        cell: The columns of a cell, in coloured half blocks with two rows of pixels in a line.
+            None: the lines are plain characters, with one row of cells in a line.
     """
-    if colors:
+    if cell is not None:
         lines = half_blocks(board_picture(kinds, cell))
         lines_with_walls = math.ceil(height * cell / 2)  # A line shows two rows of pixels.
         wall = "│"
@@ -51,7 +50,7 @@ def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = Fals
             lines.append("".join(_CHARACTERS[kind] for kind in row))
         lines_with_walls = height
         wall = "|"
-        floor = "+" + "-" * (kinds.shape[1] * cell) + "+"
+        floor = "+" + "-" * len(lines[0]) + "+"
     lines_above = len(lines) - lines_with_walls
     framed = []
     for index, line in enumerate(lines):
