@@ -54,6 +54,11 @@ class AfterState:
         return self.shape.orientation
 
     @property
+    def top(self) -> int:
+        """The row above the piece where it came to rest, before lines were removed."""
+        return self.landing_row + self.shape.height
+
+    @property
     def next_rows(self) -> tuple[int, ...]:
         """The stack on which the next piece falls; empty after a game over."""
         return () if self.game_over else self.rows

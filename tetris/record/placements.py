@@ -198,7 +198,7 @@ class PlacementTable:
 
     def _lines_of_boards(self, placements: Sequence[AfterState]) -> list[str]:
         """Return a board for each placement as lines of text, side by side."""
-        height = max(len(self.rows), *map(_top, placements))
+        height = max(len(self.rows), *(after.top for after in placements))
         boards = [self._board_lines(after, height) for after in placements]
         return ["   ".join(lines) for lines in zip(*boards, strict=True)]
 
@@ -229,11 +229,6 @@ class PlacementTable:
 def _describe_place(after: AfterState) -> str:
     """Return the orientation and the column of a placement in words."""
     return f"orientation {after.orientation}, column {after.column}"
-
-
-def _top(after: AfterState) -> int:
-    """Return the row above the piece of a placement."""
-    return after.landing_row + after.shape.height
 
 
 def placement_table(

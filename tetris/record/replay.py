@@ -267,8 +267,7 @@ class Replay:
                 stack = cells_of(self.boards[t], fumen.WIDTH, fumen.HEIGHT)
                 cells = stack * fumen.GRAY
             page = fumen.FumenPage(cells, after.shape, after.column, after.landing_row)
-            top_of_piece = after.landing_row + after.shape.height
-            top = max(top_of_piece, len(self.boards.get(t, ())))
+            top = max(after.top, len(self.boards.get(t, ())))
             if top > fumen.HEIGHT:
                 # The page of a game that ends on a standard board still shows its last stack.
                 if not after.game_over or self.rules.height > Rules.height:

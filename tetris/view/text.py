@@ -75,8 +75,7 @@ def scene_text(scene: Scene) -> str:
         counts += ", game over"
     height = scene.rules.height
     # A piece that ends the game can reach above the board. Then show the rows there, too.
-    top_of_piece = after.landing_row + after.shape.height
-    kinds = scene_kinds(scene)[: max(height, top_of_piece)]
+    kinds = scene_kinds(scene)[: max(height, after.top)]
     board = [line.rstrip() for line in board_lines(kinds, height)]
     return "\n".join([counts, *board])
 
