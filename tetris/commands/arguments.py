@@ -20,7 +20,7 @@ from tetris.evaluation.comparison import score_table
 from tetris.evaluation.measurement import Trial
 from tetris.game.rules import RULES
 from tetris.play.controller import PUBLISHED, known_names
-from tetris.play.devices import DEVICES, fall_back
+from tetris.play.devices import DEVICES, choose_device, fall_back
 from tetris.play.own_features import run_header
 from tetris.training.settings import SETTINGS
 
@@ -222,11 +222,13 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
     return Rules.of(*Rules.parse_board(arguments.board), arguments.rule, arguments.pieces)
 
 
-def read_trials(arguments: argparse.Namespace, device: str) -> list[Trial]:
+def read_trials(arguments: argparse.Namespace) -> list[Trial]:
     """Return a trial for each controller that was given to a `score_parser`.
 
-    Raise ValueError if a controller is not valid or cannot play by the rules.
+    Raise an error if the device is not available, or if a controller is not valid or cannot
+    play by the rules.
     """
+    device = choose_device(arguments.device)
     rules = game_rules(arguments)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
     trials = []

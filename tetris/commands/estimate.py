@@ -20,7 +20,7 @@ from tetris.commands.arguments import (
 )
 from tetris.commands.command_line import fail, joined_ranks, one_line_errors, up_to
 from tetris.evaluation import estimates
-from tetris.play.devices import NATIVE, choose_device
+from tetris.play.devices import NATIVE
 from tetris.play.splitting import MOST_STREAMS
 from tetris.training.settings import LEAST_SPLIT_STREAMS
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = parse_arguments(argv)
     with one_line_errors():
-        trials = read_trials(arguments, choose_device(arguments.device))
+        trials = read_trials(arguments)
         # NATIVE has the names of the engines in C++ and CUDA.
         if any(trial.device not in NATIVE for trial in trials):
             raise ValueError(

@@ -14,7 +14,6 @@ from tetris.commands.arguments import (
 )
 from tetris.commands.command_line import joined_ranks, one_line_errors, positive_int
 from tetris.evaluation.measurement import Limit, measure
-from tetris.play.devices import choose_device
 
 
 @joined_ranks()
@@ -27,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_option(limits, "--games", "N", "play until N games have ended", positive_int)
     arguments = parser.parse_args(argv)
     with one_line_errors():
-        trials = read_trials(arguments, choose_device(arguments.device))
+        trials = read_trials(arguments)
     limit = Limit(arguments.games, arguments.decisions, arguments.seconds)
     if limit == Limit():
         limit = Limit(seconds=DEFAULT_SECONDS)
