@@ -16,7 +16,6 @@ from tetris.evaluation.measurement import Trial
 from tetris.play.splitting import (
     BURN_IN,
     MOST_RATE,
-    SplitResult,
     SplitRollout,
     least_rate,
     lines_per_game,
@@ -132,6 +131,9 @@ def estimate(
         check: Called a few times a second. If it raises an exception, the estimate ends.
     """
     start_time = time.perf_counter()
+    # A rollout plays several candidates at once. Here the candidates are copies of the
+    # controller, one for each estimate of a batch.
+    policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     result = Estimate(trial, streams, rates=(), decisions=0, seconds=0.0)
     desc = f"estimating {trial.label} on {trial.rules.board}"
     with progress(desc=desc, unit=" estimates", leave=False) as bar:
@@ -144,9 +146,12 @@ def estimate(
 
         def play_batch() -> torch.Tensor:
             """Play a batch; return a row: its rates, its decisions, and the seconds so far."""
-            # Earlier batches of all ranks, and the batches of lower ranks, come first.
+            # Earlier batches of all ranks, and the batches of lower ranks, come first. No two
+            # estimates share streams of pieces.
             number = len(result.rates) + ranks.rank() * ESTIMATES
-            batch = _play_batch(trial, streams, number, update_bar)
+            batch_streams = trial.streams(streams, number * streams, shared=False)
+            games = SplitRollout(policy, batch_streams, trial.device)
+            batch = games.advance(DECISIONS, update_bar)
             row = [*batch.rate.tolist(), int(batch.decisions.sum())]
             seconds = time.perf_counter() - start_time
             return torch.tensor([[*row, seconds]], dtype=torch.float64)
@@ -168,21 +173,6 @@ def estimate(
                 bar.update(ESTIMATES)
                 if is_enough(result):
                     return result
-
-
-def _play_batch(
-    trial: Trial, streams: int, number: int, check: Callable[[], None]
-) -> SplitResult:
-    """Make a batch of independent estimates.
-
-    Estimates are numbered, and the first one of the batch is ``number``. No two estimates share
-    streams of pieces.
-    """
-    # A rollout plays several candidates at once. Here the candidates are copies of the
-    # controller, one for each estimate of a batch.
-    policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
-    batch_streams = trial.streams(streams, number * streams, shared=False)
-    return SplitRollout(policy, batch_streams, trial.device).advance(DECISIONS, check)
 
 
 def games_ended(trial: Trial) -> int:
