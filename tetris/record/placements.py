@@ -254,30 +254,22 @@ def placement_table(
     # A row of NaN marks a placement that ends the game. Its value becomes minus infinity.
     features = np.full((len(placements), len(player.names)), np.nan)
     for index, after in enumerate(placements):
-        if not after.game_over:
-            # The features are None if every placement of the next piece ends the game.
-            final_features = _final_features(after, player, next_piece)
-            if final_features is not None:
-                features[index] = final_features
+        if after.game_over:
+            continue
+        # The features of the last board that the player considers: the one after the placement
+        # or, if the next piece is known, the one after the best placement of the next piece.
+        final_features = (
+            player.features_of(after)
+            if next_piece is None
+            else pair_features(after, next_piece, player)
+        )
+        if final_features is not None:  # Otherwise the game ends with any next placement.
+            features[index] = final_features
     values = np.nan_to_num(weighted_sums(features, player.weights), nan=-np.inf)
     every_pair_ends_game = next_piece is not None and np.isneginf(values).all()
     if every_pair_ends_game:
         return placement_table(rows, piece, player, rules, next_piece=None)
     return PlacementTable(rows, rules, player, next_piece, placements, features, values)
-
-
-def _final_features(
-    after: AfterState, player: Player, next_piece: int | None
-) -> list[float] | None:
-    """Return the features of the last board that a player considers for a placement.
-
-    This is the board after the placement or, if the next piece is known, the board after the
-    best placement of the next piece. The result is None if every placement of the next piece
-    ends the game.
-    """
-    if next_piece is None:
-        return player.features_of(after)
-    return pair_features(after, next_piece, player)
 
 
 def best_placement(
