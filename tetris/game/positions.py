@@ -30,7 +30,10 @@ def read_cells(board: Board) -> npt.NDArray[np.bool_]:
         ValueError: If the board is not a valid text or array.
     """
     if isinstance(board, str):
-        return _cells_of_fumen(board) if is_fumen(board) else _cells_of_drawing(board)
+        if not is_fumen(board):
+            return _cells_of_drawing(board)
+        first_page = read_fumen(board)[0]
+        return first_page.cells > 0
     cells = np.asarray(board)
     if cells.ndim != 2 or cells.dtype.kind not in "biuf":
         raise ValueError(
@@ -179,8 +182,3 @@ def _cells_of_drawing(text: str) -> npt.NDArray[np.bool_]:
             )
     rows_from_bottom = reversed(lines)
     return np.array([[cell not in _EMPTY for cell in line] for line in rows_from_bottom])
-
-
-def _cells_of_fumen(text: str) -> npt.NDArray[np.bool_]:
-    first_page = read_fumen(text)[0]
-    return first_page.cells > 0
