@@ -303,6 +303,8 @@ class Rollout:
 
     def _play_native(self, decisions: int) -> None:
         """Play ``decisions`` placements on every stream, with the C++ or CUDA engine."""
+        streams = self.streams
+        rules = streams.rules
         # The operator changes the boards and the three counts in place.
         self.operators.advance(
             self._played_weights,
@@ -311,10 +313,15 @@ class Rollout:
             self._games,
             self._placed,
             self._piece_source,
-            *_numbers_of(self.streams),  # The rules, the seed and the numbers of the streams.
+            rules.height,
+            RULES.index(rules.rule),
+            *packed_source(rules),  # The pieces that the rules allow, as numbers.
+            signed64(streams.seed),  # The signed integer with the bits of the unsigned seed.
+            streams.first,
+            streams.shared,
             self.decisions,  # The decisions made so far.
             decisions,  # The decisions to make now.
-            self.streams.games or _NEVER,  # The games after which a stream stops.
+            streams.games or _NEVER,  # The games after which a stream stops.
         )
 
     def _play_python(self, decisions: int) -> None:
@@ -383,21 +390,6 @@ def rollout(
         check: Called a few times a second. If it raises an exception, the rollout ends.
     """
     return Rollout(policy, streams, device, boards=boards).advance(decisions, check)
-
-
-def _numbers_of(streams: Streams) -> tuple[int, ...]:
-    """Return streams and their rules as the numbers that the operator takes, in its order."""
-    rules = streams.rules
-    # `packed_source` packs the pieces that the rules allow into one integer. `signed64` returns
-    # the signed integer with the same bits as the unsigned seed.
-    return (
-        rules.height,
-        RULES.index(rules.rule),
-        *packed_source(rules),
-        signed64(streams.seed),
-        streams.first,
-        streams.shared,
-    )
 
 
 def _columns_of(rows: Rows, width: int) -> tuple[int, ...]:
