@@ -117,9 +117,7 @@ class PlacementTable:
 
     def index_of(self, after: AfterState) -> int:
         """Return the index of a placement."""
-        key = after.shape, after.column
-        keys = [(placement.shape, placement.column) for placement in self.placements]
-        return keys.index(key)
+        return self.index_at(after.orientation, after.column)
 
     def index_at(self, orientation: int, column: int) -> int:
         """Return the index of a placement; ValueError if there is none."""
@@ -232,7 +230,7 @@ def _describe_place(after: AfterState) -> str:
 
 
 def placement_table(
-    rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int | None = None
+    rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int | None
 ) -> PlacementTable:
     """Return the table of all placements of a piece, with their features and values.
 
