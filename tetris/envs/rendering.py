@@ -51,7 +51,8 @@ class Painter:
     def __init__(self, rules: Rules) -> None:
         """Set up; nothing has been drawn yet."""
         self._rules = rules
-        self._drawn: list[tuple[Mapping[str, Any] | None, Cells]] = []
+        # The last observation of each game and the cells that were drawn, by its number.
+        self._drawn: dict[int, tuple[Mapping[str, Any], Cells]] = {}
 
     def draw(
         self, mode: str | None, observations: Iterable[Mapping[str, Any]]
@@ -73,24 +74,15 @@ class Painter:
             return None
         if mode == "ansi":
             return tuple(map(_text, observations))
-        games = list(observations)
-        # `_drawn` has the last observation and the last cells of each game. Before the first
-        # call there is no last observation, and the cells are not used.
-        if not self._drawn:
-            self._drawn = [(None, np.zeros(0, np.uint8))] * len(games)
         frames = []
-        for number, observation in enumerate(games):
-            last_observation, last_cells = self._drawn[number]
-            cells = self._next_cells(observation, last_observation, last_cells)
+        for number, observation in enumerate(observations):
+            cells = self._next_cells(observation, self._drawn.get(number))
             self._drawn[number] = (observation, cells)
             frames.append(_frame(observation, cells))
         return tuple(frames)
 
     def _next_cells(
-        self,
-        observation: Mapping[str, Any],
-        last: Mapping[str, Any] | None,
-        last_cells: Cells,
+        self, observation: Mapping[str, Any], drawn: tuple[Mapping[str, Any], Cells] | None
     ) -> Cells:
         """Return the piece of each cell of a board, as the piece's number + 1; 0 if empty.
 
@@ -100,13 +92,13 @@ class Painter:
 
         Args:
             observation: The observation to draw.
-            last: The observation that was drawn last; None: there is none.
-            last_cells: The cells that were drawn last: rows from the bottom, with some empty
-                rows on top.
+            drawn: The observation that was drawn last, and its cells: rows from the bottom,
+                with some empty rows on top. None: the game was not drawn before.
         """
         unknown = _unknown_cells(observation)
-        if last is None:
+        if drawn is None:
             return unknown
+        last, last_cells = drawn
         if np.array_equal(observation["board"], last["board"]):
             return last_cells
         is_full = unknown > 0
