@@ -136,13 +136,12 @@ class KeyPressTetrisEnv(TetrisEnv):
     def _fall(self, most_rows: int) -> int:
         """Let the piece fall as far as it can, at most ``most_rows``; return how many rows."""
         rows = 0
-        while rows < most_rows and self._can_fall():
+        while rows < most_rows:
+            if collides(self.rows, self._shape, self._column, self._row - 1):
+                break
             self._row -= 1
             rows += 1
         return rows
-
-    def _can_fall(self) -> bool:
-        return not collides(self.rows, self._shape, self._column, self._row - 1)
 
     def _press(self, key: int) -> None:
         """Move, turn or swap the piece by one of the keys that do not lower it."""
