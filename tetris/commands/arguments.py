@@ -195,7 +195,7 @@ def add_setting(group: Group, name: str, **options: Any) -> None:
     add_option(group, f"--{name.replace('_', '-')}", **defaults | options)
 
 
-def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "engine") -> None:
+def add_device(group: Group, known: Sequence[str], *, what: str = "engine") -> None:
     """Add the option ``--device``, whose value is one of ``known``, by default ``"auto"``."""
     text = f"{what}: {', '.join(known)}"
     add_option(group, "--device", "NAME", text, one_of("device", known), default="auto")

@@ -87,7 +87,7 @@ class Trial:
         """The controller as a rollout plays it."""
         return self.controller.policy(self.lookahead)
 
-    def streams(self, count: int, first: int = 0, *, shared: bool = True) -> Streams:
+    def streams(self, count: int, first: int, *, shared: bool = True) -> Streams:
         """Return streams of pieces with the rules and the seed of the trial; see `Streams`."""
         return Streams(self.rules, count, self.seed, first, shared)
 
@@ -205,9 +205,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
 class _Games:
     """The games of a measurement. Each rank plays its share of their streams."""
 
-    def __init__(
-        self, trial: Trial, streams: int, check: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, trial: Trial, streams: int, check: Callable[[], None] | None) -> None:
         """Set up the games; nothing is played yet.
 
         Args:

@@ -103,7 +103,7 @@ def least_rate(streams: int) -> float:
     return _LEAST_ENDED * streams / _WEIGHT / _PARTS
 
 
-def least_decisions(burn_in: int = BURN_IN) -> int:
+def least_decisions(burn_in: int) -> int:
     """Return the fewest decisions on each stream with which a step after the burn-in counts."""
     burn_in_of_bags = -(-burn_in // BAG_STEP) * BAG_STEP  # Round up to whole bags.
     return burn_in_of_bags + 10
