@@ -189,13 +189,11 @@ class Table(NamedTuple):
         label: The name of the table.
         header: The cells of the first row.
         rows: The cells of the other rows. The first cell of a row is its header.
-        titled: Whether the page shows the label above the table.
     """
 
     label: str
     header: Sequence[object]
     rows: Sequence[Sequence[object]]
-    titled: bool = False
 
 
 def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
@@ -250,7 +248,7 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
         rows.append(row)
     # The phrase is empty or begins with a comma.
     title = f"Board {board_name}, {rule} rule, pieces {pieces}{lookahead_phrase}"
-    return Table(title, header, rows, titled=True)
+    return Table(title, header, rows)
 
 
 def _lines_of_literature(game: tuple[str, str, str, str]) -> dict[str, str]:
@@ -336,8 +334,8 @@ def settings_tables(runs: Sequence[RunRecord]) -> tuple[Table, Table]:
         else:
             equal_rows.append([name, values[0]])
     header = ["setting", *(run.name for run in runs)]
-    differences = Table("What differs", header, different_rows, titled=True)
-    # The page folds the second table, and shows its label as the summary instead of a title.
+    differences = Table("What differs", header, different_rows)
+    # The page folds the second table, and shows its label as the summary.
     label = "What is the same" if len(runs) > 1 else "Settings and versions"
     return differences, Table(label, ["setting", "value"], equal_rows)
 
@@ -354,4 +352,4 @@ def start_table(runs: Sequence[RunRecord]) -> Table:
     for run in runs:
         for start in run.starts:
             rows.append([run.name, *(str(start.get(key) or "–") for key in keys)])
-    return Table("Starts of the run", ["run", *keys], rows, titled=True)
+    return Table("Starts of the run", ["run", *keys], rows)
