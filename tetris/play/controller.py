@@ -145,12 +145,7 @@ class LinearController:
         Raises:
             TypeError, ValueError: If a key or a value is missing or wrong.
         """
-        if not isinstance(values, Mapping) or values.get("format") != FORMAT:
-            raise ValueError(f'expected an object with "format": "{FORMAT}"')
-        if values.get("version") != VERSION:
-            raise ValueError(
-                f"expected version {VERSION} of the format, got {values.get('version')!r}"
-            )
+        check_format(values, FORMAT, VERSION)
         if set(values) != set(_KEYS):
             raise ValueError(
                 f"expected the keys {', '.join(_KEYS)}; got {', '.join(map(str, values))}"
@@ -184,6 +179,16 @@ class LinearController:
             return cls.from_dict(json.loads(read_bytes(path).decode()))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"{path} holds no valid controller: {error}") from error
+
+
+def check_format(values: Any, name: str, version: int) -> None:
+    """Raise ValueError if a value from a JSON file is not an object of a format."""
+    if not isinstance(values, Mapping) or values.get("format") != name:
+        raise ValueError(f'expected an object with "format": "{name}"')
+    if values.get("version") != version:
+        raise ValueError(
+            f"expected version {version} of the format, got {values.get('version')!r}"
+        )
 
 
 def _canonical_features(features: str, width: int) -> str:

@@ -31,7 +31,7 @@ from tetris.game.pieces import Shape, placement_numbers, placements_on
 from tetris.game.policy import Lookahead
 from tetris.game.positions import cells_of, read_board
 from tetris.game.rules import PIECE_LETTERS, Rules
-from tetris.play.controller import LinearController
+from tetris.play.controller import LinearController, check_format
 
 FORMAT = "cem-tetris-replay"
 VERSION = 2
@@ -337,12 +337,7 @@ class Replay:
             ValueError, TypeError, LookupError, zlib.error: If a value is missing or wrong, or
                 the compressed placements are damaged.
         """
-        if not isinstance(values, Mapping) or values.get("format") != FORMAT:
-            raise ValueError(f'expected an object with "format": "{FORMAT}"')
-        if values.get("version") != VERSION:
-            raise ValueError(
-                f"expected version {VERSION} of the format, got {values.get('version')!r}"
-            )
+        check_format(values, FORMAT, VERSION)
         if values.get("digest") != _digest(values):
             raise ValueError("the digest does not match: the file is damaged or was edited")
         controller = values.get("controller")
