@@ -308,7 +308,7 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
             paper.
     """
     paper = PUBLISHED_SCORES[controller].get(board)
-    lines = _UNKNOWN if paper is None else (paper.low + paper.high) / 2  # Per game.
+    lines = _UNKNOWN if paper is None else sum(paper) / 2  # Per game.
     # The standard deviation of a game's lines is about their mean, so the relative error of n
     # games is 1 / sqrt(n). The half-width of the 95 % interval is 1.96 standard errors.
     games = (1.96 * (1 + precision) / precision) ** 2

@@ -6,15 +6,15 @@ from measure.work import least_lines
 
 from pages.result_files import load, load_all, with_provenance
 from pages.wording import markdown, score
-from tetris.evaluation.comparison import PUBLISHED_SCORES, PaperFigure
+from tetris.evaluation.comparison import PUBLISHED_SCORES, paper_text
 from tetris.record.numbers import format_lines
 
 TETR_AI = 270e6
 """Lines per game on 10x20 of misakamm/tetr-ai 2.0 (2026), from its README: 200 games."""
 
 LEARNED_SCORES = {
-    ("bertsekas", "10x20"): PaperFigure(348_895, 348_895),  # Szita & Lőrincz 2006
-    ("bcts", "10x20"): PaperFigure(31e6, 36e6),  # Thiery & Scherrer 2009
+    ("bertsekas", "10x20"): (348_895, 348_895),  # Szita & Lőrincz 2006
+    ("bcts", "10x20"): (31e6, 36e6),  # Thiery & Scherrer 2009
 }
 """The papers' best scores of noisy cross-entropy searches, by features and board."""
 
@@ -94,9 +94,9 @@ def published() -> str:
     # before those of 10x20, in the order of the header.
     for measurement in result.data["measurements"]:
         name = measurement["controller"]
-        paper_score = PUBLISHED_SCORES[name].get(measurement["board"], "-")
+        paper_score = PUBLISHED_SCORES[name].get(measurement["board"])
         row = rows.setdefault(name, [name])
-        row += [score(measurement), str(paper_score)]
+        row += [score(measurement), paper_text(*paper_score) if paper_score else "-"]
     header = [
         "controller",
         "lines per game on 10x10",
@@ -126,7 +126,7 @@ def noisy_ce() -> str:
     rows = []
     for result in results:
         features = result.data["plan"]["features"]
-        paper_score = str(LEARNED_SCORES[features, result.data["plan"]["board"]])
+        paper_score = paper_text(*LEARNED_SCORES[features, result.data["plan"]["board"]])
         for noise, label in NOISES.items():
             scores = []
             for search in result.data["searches"]:

@@ -10,7 +10,7 @@ intervals. Fahey's 660,000 for Dellacherie's controller is left out, because the
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,38 +50,30 @@ _SHIPPED = Path(__file__).with_name("published_scores.json")
 Score = Mapping[str, Any]
 """A score as plain values, from `Measurement`, `Estimate` or `published_score`."""
 
-
-@dataclass(frozen=True)
-class PaperFigure:
-    """Approximate lines per game by the published rule: the papers' lowest and highest."""
-
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        """Return the figures as text, such as ``4,300`` or ``31-36 M``."""
-        if self.high < 1e6:
-            unit = ""
-            low = f"{self.low:,.0f}"
-            high = f"{self.high:,.0f}"
-        else:
-            unit = " M"
-            low = f"{self.low / 1e6:g}"
-            high = f"{self.high / 1e6:g}"
-        return f"{low}{unit}" if low == high else f"{low}-{high}{unit}"
-
-
-PUBLISHED_SCORES: Mapping[str, Mapping[str, PaperFigure]] = {
-    "dellacherie": {"10x20": PaperFigure(5.2e6, 5.2e6)},
-    "bcts": {"10x10": PaperFigure(3800, 3800), "10x20": PaperFigure(31e6, 36e6)},
-    "bdu": {"10x10": PaperFigure(4200, 4200), "10x20": PaperFigure(36e6, 36e6)},
-    "dt10": {"10x10": PaperFigure(5000, 5000), "10x20": PaperFigure(29e6, 29e6)},
-    "dt20": {"10x10": PaperFigure(4300, 4300), "10x20": PaperFigure(51e6, 51e6)},
+PUBLISHED_SCORES: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "dellacherie": {"10x20": (5.2e6, 5.2e6)},
+    "bcts": {"10x10": (3800, 3800), "10x20": (31e6, 36e6)},
+    "bdu": {"10x10": (4200, 4200), "10x20": (36e6, 36e6)},
+    "dt10": {"10x10": (5000, 5000), "10x20": (29e6, 29e6)},
+    "dt20": {"10x10": (4300, 4300), "10x20": (51e6, 51e6)},
 }
-"""The papers' scores of the published controllers by name and board.
+"""The papers' scores of the published controllers by name and board, approximately.
 
-Thiery & Scherrer 2009 have the first three; Gabillon, Ghavamzadeh & Scherrer 2013 all but the
-first."""
+They are lines per game by the published rule, the papers' lowest and highest figure. Thiery &
+Scherrer 2009 have the first three; Gabillon, Ghavamzadeh & Scherrer 2013 all but the first.
+"""
+
+
+def paper_text(low: float, high: float) -> str:
+    """Return a score of `PUBLISHED_SCORES` as text, such as ``4,300`` or ``31-36 M``."""
+    unit = ""
+    low_text = f"{low:,.0f}"
+    high_text = f"{high:,.0f}"
+    if high >= 1e6:
+        unit = " M"
+        low_text = f"{low / 1e6:g}"
+        high_text = f"{high / 1e6:g}"
+    return f"{low_text}{unit}" if low == high else f"{low_text}-{high_text}{unit}"
 
 
 @cache

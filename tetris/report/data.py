@@ -17,6 +17,7 @@ from tetris.evaluation.comparison import (
     Score,
     counted,
     interval_text,
+    paper_text,
     published_score,
 )
 from tetris.game.decisions import play
@@ -260,7 +261,7 @@ def _lines_of_literature(game: tuple[str, str, str, str]) -> dict[str, str]:
     if rules != ["published", "uniform", ""]:
         return {}
     return {
-        controller: str(scores_by_board[board_name])
+        controller: paper_text(*scores_by_board[board_name])
         for controller, scores_by_board in PUBLISHED_SCORES.items()
         if board_name in scores_by_board
     }
