@@ -12,7 +12,7 @@ from tetris.envs.vector_env import TetrisVectorEnv
 from tetris.game.decisions import Rows
 from tetris.game.features import AfterState
 from tetris.play.controller import LinearController
-from tetris.record.replay import Recorder, Replay
+from tetris.record.replay import Replay, record_steps
 
 _OWN_ACTIONS = ("autoreset", "action", "actions", "num_repeats")
 """Attributes of Autoreset, ActionWrapper, VectorActionWrapper and RepeatAction.
@@ -108,10 +108,7 @@ def _record(
         played: What `_play` yields.
         controller: The controller that the replay names.
     """
-    recorder = Recorder()
-    for rows, landing in played:
-        recorder.add(rows, landing)
-    placements = recorder.played
+    placements, boards = record_steps(played)
     # The replay can name the stream of its pieces only if they were placed in its order.
     seed = None
     stream = None
@@ -119,7 +116,7 @@ def _record(
     if all(pieces[t] == after.piece for t, after in enumerate(placements)):
         seed = pieces.seed
         stream = pieces.stream
-    return Replay.of(placements, env.rules, seed, stream, controller, recorder.boards)
+    return Replay.of(placements, env.rules, seed, stream, controller, boards)
 
 
 def _play(

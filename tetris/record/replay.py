@@ -44,24 +44,26 @@ class DamagedReplayError(ValueError):
     """A replay whose placements contradict its seed, lines or games."""
 
 
-@dataclass
-class Recorder:
-    """Collects placements, and the stacks that do not follow from the placement before.
+def record_steps(
+    steps: Iterable[tuple[Rows, AfterState]],
+) -> tuple[list[AfterState], dict[int, Rows]]:
+    """Return placements, and the stacks that do not follow from the placement before.
 
-    Attributes:
-        played: The board after every placement.
-        boards: The stacks before some of the placements, as in `Replay`.
+    Args:
+        steps: For each placement, the stack before it and the board after it.
+
+    Returns:
+        The board after every placement.
+        The stacks before some of the placements, as in `Replay`.
     """
-
-    played: list[AfterState] = field(default_factory=list)
-    boards: dict[int, Rows] = field(default_factory=dict)
-
-    def add(self, rows: Rows, after: AfterState) -> None:
-        """Record a placement, and the stack before it if it does not follow."""
-        expected_rows = self.played[-1].next_rows if self.played else ()
+    played: list[AfterState] = []
+    boards = {}
+    for rows, after in steps:
+        expected_rows = played[-1].next_rows if played else ()
         if rows != expected_rows:
-            self.boards[len(self.played)] = rows
-        self.played.append(after)
+            boards[len(played)] = rows
+        played.append(after)
+    return played, boards
 
 
 @dataclass(frozen=True)
@@ -296,14 +298,15 @@ class Replay:
             ValueError: If the text is not a fumen, or a field does not fit the rules.
         """
         rules = rules or Rules()
-        recorder = Recorder()
+        steps = []
         for page in fumen.read_fumen(text):
             if page.shape is None:  # This page has no placement.
                 continue
             rows = read_board(page.cells, rules)
             after = place(rows, page.shape, page.column, page.row, rules)
-            recorder.add(rows, after)
-        return cls.of(recorder.played, rules, boards=recorder.boards)
+            steps.append((rows, after))
+        played, boards = record_steps(steps)
+        return cls.of(played, rules, boards=boards)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the replay as a dictionary that can be written as JSON."""
