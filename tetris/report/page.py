@@ -304,11 +304,8 @@ def _distinct_scores(runs: Sequence[RunRecord]) -> list[tuple[str, dict[str, Any
             key = (is_run_name, label, is_estimate(score), lookahead, *settings)
             labelled_scores.setdefault(key, (label, score))
 
-    def is_published(labelled_score: tuple[str, dict[str, Any]]) -> bool:
-        _, score = labelled_score
-        return bool(score["controller"] != LEARNED)
-
-    return sorted(labelled_scores.values(), key=is_published)  # False comes before True.
+    # The key is whether a controller is a published one. False comes before True.
+    return sorted(labelled_scores.values(), key=lambda pair: pair[1]["controller"] != LEARNED)
 
 
 def _score_values(runs: Sequence[RunRecord]) -> dict[str, Any]:
