@@ -1,9 +1,8 @@
 """The data of a report: the values of its charts, the rows of its tables, its game."""
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import islice
+from itertools import accumulate, count, groupby, islice
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -25,7 +24,7 @@ from tetris.game.hidden_units import is_inside_unit
 from tetris.game.piece_stream import PieceStream
 from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
-from tetris.training.run_folder import RunRecord, board, stages_of
+from tetris.training.run_folder import RunRecord, board
 
 GAME_DECISIONS = 300
 """The placements of a report's game. With `dt` they take a third of a second in Python."""
@@ -62,12 +61,13 @@ def chart_values(run: RunRecord) -> dict[str, Any]:
             The metrics of these names, or None for generations without the metric.
     """
     metrics = run.metrics  # One record per generation.
-    first_generation = metrics[0]["generation"]
     stages = []
-    for board_name, stage_start, _stage_end in stages_of(metrics):
-        index = stage_start - first_generation
+    place = 0  # The index of the first generation of a stage.
+    numbered_boards = [(record["stage"], board(record)) for record in metrics]
+    for (_, board_name), generations in groupby(numbered_boards):
         reference_score = _round_for_chart(dt20_score(run, board_name))
-        stages.append({"board": board_name, "place": index, "dt20": reference_score})
+        stages.append({"board": board_name, "place": place, "dt20": reference_score})
+        place += len(list(generations))
     speeds = []
     for record in metrics:
         # The lower limit prevents a division by zero.
@@ -83,7 +83,7 @@ def chart_values(run: RunRecord) -> dict[str, Any]:
         "stages": stages,
         "board": [board(record) for record in metrics],
         "generation": [record["generation"] for record in metrics],
-        "decisions": list(itertools.accumulate(decisions)),
+        "decisions": list(accumulate(decisions)),
         "seconds": [_round_for_chart(record["elapsed_s"]) for record in metrics],
         "speed": speeds,
         "score": _final_score(run),
@@ -137,7 +137,7 @@ def with_distinct_names(runs: Sequence[RunRecord]) -> list[RunRecord]:
     for run in runs:
         name = run.name
         if taken.count(name) > 1:
-            numbered_names = (f"{run.name} ({number})" for number in itertools.count(1))
+            numbered_names = (f"{run.name} ({number})" for number in count(1))
             name = next(name for name in numbered_names if name not in taken)
             taken.append(name)
         distinct.append(replace(run, name=name))

@@ -9,9 +9,8 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -303,22 +302,6 @@ class RunRecord:
 def board(record: Mapping[str, Any]) -> str:
     """Return the board of a generation's record, such as ``10x20``."""
     return f"{record['board_width']}x{record['board_height']}"
-
-
-def stages_of(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
-    """Return the stages of a run so far.
-
-    Args:
-        metrics: One record per generation.
-
-    Returns:
-        The board, the first generation and the last generation of each stage.
-    """
-    stages = []
-    for (_, name), group in groupby(metrics, lambda record: (record["stage"], board(record))):
-        generations = [record["generation"] for record in group]
-        stages.append((name, generations[0], generations[-1]))
-    return stages
 
 
 def load_run(path: str | os.PathLike[str]) -> RunRecord:
