@@ -203,7 +203,7 @@ class _Board:
 
         After the end of the game nothing changes.
         """
-        self._is_over = self._is_over or is_over
+        self._is_over = is_over
         if not self._is_over:
             scene = self._tracker.follow(piece, stack_rows(stack))
             assert scene is not None
