@@ -4,7 +4,6 @@ Functions import torch only when they need it, so that the help of a command app
 """
 
 import sys
-from collections.abc import Sequence
 
 from kernels import CompilerMissingError
 from kernels.loader import prebuilt
@@ -74,7 +73,7 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     return "cuda"
 
 
-def fall_back(requested: str, device: str, names: Sequence[str], lookahead: Lookahead) -> str:
+def fall_back(requested: str, device: str, names: tuple[str, ...], lookahead: Lookahead) -> str:
     """Return ``python`` if ``auto`` chose the CPU, but its engine lacks the features.
 
     A wheel has prebuilt engines for the feature sets of the package. Other features need a
@@ -90,7 +89,7 @@ def fall_back(requested: str, device: str, names: Sequence[str], lookahead: Look
         return device
     from tetris.play import engines
 
-    if engines.extension(tuple(names), lookahead).find():
+    if engines.extension(names, lookahead).find():
         return device
     try:
         find_compiler()

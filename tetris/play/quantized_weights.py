@@ -12,7 +12,6 @@ The engines look up the weights of step features in tables: see `engine_weights`
 """
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -43,7 +42,7 @@ _TABLES = (
 """For each table: the names of the features in it, and the engine's feature that reads it."""
 
 
-def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
+def quantized_weights(weights: Tensor, names: tuple[str, ...]) -> tuple[Tensor, Tensor]:
     """Return weights as integers, and the steps that turn the integers back into weights.
 
     A weight is rounded to the nearest ``integer * step * denominator``. Every weight vector has
@@ -62,7 +61,6 @@ def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Te
         The integers, int32, shape (..., weights).
         The steps, float64, shape (..., 1), or (..., weights) with hidden units.
     """
-    names = tuple(names)
     weights = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
     layout = layout_of(names)
     if layout.units == 0:
@@ -100,10 +98,10 @@ def _rounded(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
     return (weights / step).round().clamp(-limit, limit).int(), step
 
 
-def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
+def played_weights(weights: Tensor, names: tuple[str, ...]) -> Tensor:
     """Return weights rounded by `quantized_weights`, float64. Weighted sums are then exact."""
     integers, step = quantized_weights(weights, names)
-    return integers * step * _denominators(tuple(names), weights.device)
+    return integers * step * _denominators(names, weights.device)
 
 
 # It is cached, because the copy of a list to a GPU waits for the GPU.
@@ -119,21 +117,21 @@ def _denominators(names: tuple[str, ...], device: torch.device) -> Tensor:
     return torch.tensor(factors, dtype=torch.float64, device=device)
 
 
-def engine_features(names: Sequence[str]) -> tuple[str, ...]:
+def engine_features(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the features that are compiled into the engine for a list of features.
 
     Step features share tables of weights. All features of a table are replaced by one feature
     of the engine, which looks up weights in the table, and all hidden units by one feature. All
     other features are kept.
     """
-    features, _, units = layout_of(tuple(names))
+    features, _, units = layout_of(names)
     others = (name for name in features if not any(form.fullmatch(name) for form, _ in _TABLES))
     tables = (table for form, table in _TABLES if any(map(form.fullmatch, features)))
     hidden = (f"hidden_units_{units}",) if units else ()
     return (*others, *tables, *hidden)
 
 
-def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
+def engine_weights(weights: Tensor, names: tuple[str, ...]) -> Tensor:
     """Return the quantized weights of a list of features in the layout of its engine.
 
     The result has the shape (candidates, numbers), int32. First there is a number for each of
@@ -143,10 +141,10 @@ def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
     tetris/engine/hidden_units.h says.
     """
     integers, _ = quantized_weights(weights, names)
-    indices = _weight_indices(tuple(names), integers.device)
+    indices = _weight_indices(names, integers.device)
     zero = torch.zeros_like(integers[:, :1])
     parts = [torch.cat([integers, zero], 1)[:, indices]]
-    layout = layout_of(tuple(names))
+    layout = layout_of(names)
     if layout.units:
         by_unit = _by_unit(integers, layout)
         padding = -(len(layout.inputs) + 1) % _BYTES
