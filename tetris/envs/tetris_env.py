@@ -215,9 +215,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """The last placement, as it came to rest."""
         # The index of the next piece in the stream; 0 until the first reset.
         self._time = 0
-        # Pieces that replace those of the stream, and the index of the first one.
-        self._chosen_pieces: tuple[int, ...] = ()
-        self._first_chosen = 0
+        # Pieces that replace those of the stream, by their index in it.
+        self._chosen_pieces: dict[int, int] = {}
         self._placed = 0  # Pieces that were placed in this game.
         self._garbage_rows = 0  # Rows of garbage that rose since the stream began.
         self.is_over = True
@@ -277,7 +276,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.stream = stream
         self._time = 0
         self._garbage_rows = 0
-        self._chosen_pieces = ()
+        self._chosen_pieces = {}
         self._draw_piece()
 
     def _continue_stream(self) -> None:
@@ -289,8 +288,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     def _replace_pieces(self, pieces: tuple[int, ...]) -> None:
         """Replace pieces of the stream by chosen ones, from the current piece on."""
-        self._chosen_pieces = pieces
-        self._first_chosen = self._time - 1  # The index of the current piece.
+        current = self._time - 1  # The index of the current piece.
+        self._chosen_pieces = dict(enumerate(pieces, start=current))
         self.piece = pieces[0]
 
     def step(
@@ -398,9 +397,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     def _piece_at(self, time: int) -> int:
         """Return the piece at an index, from the chosen pieces or else from the stream."""
-        index = time - self._first_chosen
-        if 0 <= index < len(self._chosen_pieces):
-            return self._chosen_pieces[index]
+        if time in self._chosen_pieces:
+            return self._chosen_pieces[time]
         return self.stream[time]
 
     def _swap(self) -> None:
