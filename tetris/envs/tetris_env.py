@@ -282,9 +282,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def _continue_stream(self) -> None:
         """Go on with the piece that was drawn last, which is the first one of the next game."""
         # After a swap with the hold slot the current piece is another one. So draw it again.
-        if self.held is not None:
-            self._time -= 1
-            self._draw_piece()
+        self._time -= 1
+        self._draw_piece()
 
     def _replace_pieces(self, pieces: tuple[int, ...]) -> None:
         """Replace pieces of the stream by chosen ones, from the current piece on."""
