@@ -187,7 +187,7 @@ def add_setting(group: Group, name: str, **options: Any) -> None:
     """
     setting = SETTINGS[name]
     defaults = {
-        "read": {"int": int, "float": float, "str": str}[str(setting.type)],
+        "read": setting.type,
         "metavar": setting.metadata["metavar"],
         "text": setting.metadata["help"],
         "default": GAME.get(name),

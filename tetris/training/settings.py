@@ -12,8 +12,6 @@ the search from converging to the optimum of the low board. It decreases, so tha
 converges at the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -250,12 +248,11 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         if name not in SETTINGS:
             raise unknown_name("setting", name, SETTINGS)
         setting = SETTINGS[name]  # The dataclass field of this name.
-        # `setting.type` is a string, because the annotations of this module are not evaluated.
-        if setting.type == "int":
+        if setting.type is int:
             checked[name] = check_integer(
                 name, value, setting.metadata["low"], setting.metadata["high"]
             )
-        elif setting.type == "float":
+        elif setting.type is float:
             # A bool is an int in Python, but not a number here.
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number:
