@@ -16,15 +16,15 @@ LOG_SECONDS = 10.0
 def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
     """Return a tqdm bar on stderr; in a log and on a dumb terminal it prints plain lines.
 
-    The arguments are those of tqdm.
+    The arguments are those of tqdm. At its end the bar disappears.
     """
     options["desc"] = printable(options.get("desc") or "progress")
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         done = "{percentage:.0f}%" if options.get("total") else "{n:,.0f}{unit}"
         options["bar_format"] = f"{{desc}}: {done} after {{elapsed}}{{postfix}}"
-        options |= {"file": _Log(), "leave": False, "miniters": 0}
+        options |= {"file": _Log(), "miniters": 0}
         options |= {"mininterval": LOG_SECONDS, "delay": LOG_SECONDS}
-    return tqdm(steps, **options)
+    return tqdm(steps, leave=False, **options)
 
 
 class _Log:

@@ -63,7 +63,7 @@ def measure_speeds(
     steps_per_round = [_warm_up(speed_test, seconds) for speed_test in speed_tests]
     speeds: dict[str, list[float]] = defaultdict(list)
     processor_speeds: dict[str, list[float]] = defaultdict(list)
-    for _ in progress(range(repeats), leave=False, unit=" round"):
+    for _ in progress(range(repeats), unit=" round"):
         for speed_test, steps in zip(speed_tests, steps_per_round, strict=True):
             speed, processor_speed = _time(speed_test, steps)
             speeds[speed_test.figure].append(speed)

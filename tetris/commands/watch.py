@@ -235,9 +235,7 @@ def record(show: Show, after_states: Iterator[AfterState], pieces: int | None) -
         boards = show.replay.boards
         # The replay may have fewer pieces.
         pieces = min(pieces or sys.maxsize, len(show.replay.placements))
-    with progress(
-        after_states, desc="playing", total=pieces, unit=" pieces", leave=False
-    ) as bar:
+    with progress(after_states, desc="playing", total=pieces, unit=" pieces") as bar:
         # `Replay.of` iterates over the after-states, so the games are played here.
         return Replay.of(
             bar, show.rules, show.seed, stream, show.controller, boards, show.lookahead
@@ -266,7 +264,7 @@ def write_movie(path: Path, replay: Replay, label: str, arguments: argparse.Name
     scenes_to_draw = skip_to(arguments.first, all_scenes)
     total = len(replay.placements) - arguments.first + 1
     desc = f"drawing {path.name}"
-    bar = progress(scenes_to_draw, desc=desc, total=total, unit=" pictures", leave=False)
+    bar = progress(scenes_to_draw, desc=desc, total=total, unit=" pictures")
     write = write_mp4
     cell = 24  # In pixels.
     if path.suffix.lower() == ".gif":

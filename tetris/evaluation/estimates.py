@@ -136,7 +136,7 @@ def estimate(
     policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     result = Estimate(trial, streams, rates=(), decisions=0, seconds=0.0)
     desc = f"estimating {trial.label} on {trial.rules.board}"
-    with progress(desc=desc, unit=" estimates", leave=False) as bar:
+    with progress(desc=desc, unit=" estimates") as bar:
 
         def update_bar() -> None:
             """Update the time in the progress bar, and let ``check`` interrupt the estimate."""

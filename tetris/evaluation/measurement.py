@@ -182,7 +182,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     unit = " games" if limit.games else " decisions"
     total = limit.games or limit.decisions
     settled = Limit(games=_SETTLED_GAMES * streams)
-    with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
+    with progress(desc=desc, total=total, unit=unit) as bar:
         # The lines and games that do not count: at first, the ones of the burn-in.
         before = ranks.run_collective(partial(games.play, BURN_IN))
         before.sum().item()  # Wait for the GPU before the clock starts.

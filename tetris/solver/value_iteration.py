@@ -301,7 +301,7 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     error = 0.0
     rounds = 0  # The number of rounds since an extrapolation.
     accurate_rounds = 0  # The number of consecutive rounds with a small error.
-    bar = progress(desc=f"solving {rules.board}", unit=" sweeps", leave=False)
+    bar = progress(desc=f"solving {rules.board}", unit=" sweeps")
     for _ in range(_MAX_ROUNDS):
         old_values.copy_(values)
         for _ in range(period(rules)):
