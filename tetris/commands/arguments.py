@@ -82,7 +82,7 @@ def score_parser(
     add_option(limit, "--decisions", "N", text, read=positive_int)
     output = parser.add_argument_group("output")
     text = "print a JSON list with one object per controller"
-    output.add_argument("--json", action="store_true", help=text)
+    add_flag(output, "--json", text)
     return parser, limit
 
 
@@ -110,7 +110,7 @@ def add_game(parser: argparse.ArgumentParser, **seed_options: Any) -> argparse._
         "compare the two best placements over every piece that may come next "
         "(about 15 times as slow)"
     )
-    lookahead.add_argument("--lookahead", action="store_true", help=text)
+    add_flag(lookahead, "--lookahead", text)
     # The function `seed` converts the text of the option to a number.
     usual_options = {"read": seed, "text": "seed of the pieces"}
     add_setting(game, "seed", **(usual_options | seed_options))
@@ -178,6 +178,11 @@ def add_option(
     if options.get("default", argparse.SUPPRESS) is not argparse.SUPPRESS:
         text += " (default: %(default)s)"
     group.add_argument(name, metavar=metavar, help=text, type=read, **options)
+
+
+def add_flag(group: Group, name: str, text: str) -> None:
+    """Add an option without a value to a parser or a group; ``text`` is its help."""
+    group.add_argument(name, action="store_true", help=text)
 
 
 def add_setting(group: Group, name: str, **options: Any) -> None:

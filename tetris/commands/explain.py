@@ -18,6 +18,7 @@ from tetris import Lookahead, Rules
 from tetris.commands.arguments import (
     add_controller,
     add_feature_header,
+    add_flag,
     add_option,
     add_setting,
     controller_for,
@@ -46,7 +47,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     lookahead = position.add_mutually_exclusive_group()
     add_option(lookahead, "--next", "LETTER", "the next piece, if it is known")
     text = "compare the two best placements over every piece that may come next"
-    lookahead.add_argument("--lookahead", action="store_true", help=text)
+    add_flag(lookahead, "--lookahead", text)
     height = up_to(MAX_HEIGHT, low=MIN_HEIGHT)  # Reads a number in this range.
     text = "rows of the board (default: the controller's)"
     add_option(position, "--height", "ROWS", text, read=height, default=argparse.SUPPRESS)

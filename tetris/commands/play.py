@@ -15,6 +15,7 @@ from kernels.support.printable import printable
 from tetris import Lookahead
 from tetris.commands.arguments import (
     add_controller,
+    add_flag,
     add_game,
     add_option,
     controller_for,
@@ -41,9 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     html_path = path_ending(".html")
     default_path = Path("play.html")
     add_option(output, "--out", "FILE.html", "the page", read=html_path, default=default_path)
-    output.add_argument(
-        "--no-open", action="store_true", help="write the page without opening it"
-    )
+    add_flag(output, "--no-open", "write the page without opening it")
     arguments = parser.parse_args(argv)
     with one_line_errors():
         rules = game_rules(arguments)

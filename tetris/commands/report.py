@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kernels.support.files import check_writable
 from kernels.support.printable import printable
-from tetris.commands.arguments import add_feature_header, add_option
+from tetris.commands.arguments import add_feature_header, add_flag, add_option
 from tetris.commands.command_line import Parser, fail, one_line_errors, path_ending, up_to
 from tetris.record.numbers import file_size
 from tetris.report import PICTURE_SUFFIXES
@@ -44,7 +44,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = f"also draw the learning curves into FILE: {suffixes} (needs matplotlib)"
     add_option(parser, "--plot", "FILE", text, read=path_ending(*PICTURE_SUFFIXES))
     text = "write no file; serve the page to this machine only, and update it as the runs go on"
-    parser.add_argument("--serve", action="store_true", help=text)
+    add_flag(parser, "--serve", text)
     text = "the port of --serve (default: a free one)"
     add_option(parser, "--port", "N", text, read=up_to(65535))
     add_feature_header(parser)

@@ -18,6 +18,7 @@ from kernels.support.files import check_writable
 from kernels.support.printable import counted
 from tetris.commands.arguments import (
     add_device,
+    add_flag,
     add_option,
     add_setting,
     game_rules,
@@ -52,7 +53,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     output = parser.add_argument_group("output")
     text = "save the values of all boards, which define perfect play"
     add_option(output, "--out", "FILE.npz", text, read=path_ending(".npz"))
-    output.add_argument("--json", action="store_true", help="print a JSON object")
+    add_flag(output, "--json", "print a JSON object")
     return parser.parse_args(argv)
 
 

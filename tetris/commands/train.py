@@ -22,7 +22,13 @@ from kernels.support.files import write_bytes
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
 from tetris import LinearController
-from tetris.commands.arguments import GAME, add_feature_header, add_option, add_setting
+from tetris.commands.arguments import (
+    GAME,
+    add_feature_header,
+    add_flag,
+    add_option,
+    add_setting,
+)
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_seconds
 from tetris.evaluation.comparison import LEARNED, Score, boards, compare, score_table, verdict
 from tetris.evaluation.measurement import Trial
@@ -75,7 +81,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = "a note for reports; words with # are tags"
     add_option(run, "--note", "TEXT", text)
     text = "write curves for TensorBoard (extra tensorboard)"
-    run.add_argument("--tensorboard", action="store_true", help=text)
+    add_flag(run, "--tensorboard", text)
     options = parser.parse_args(argv)
     # A resumed run keeps its settings, so only a few options are allowed with --resume.
     if "resume" in options:
