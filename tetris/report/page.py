@@ -18,7 +18,6 @@ from markupsafe import Markup, escape
 
 from kernels.support.files import check_own, write_text
 from kernels.support.printable import counted, printable
-from tetris import Lookahead
 from tetris.evaluation.comparison import LEARNED, interval_text, is_estimate, verdict
 from tetris.evaluation.estimates import METHOD
 from tetris.record.numbers import format_lines
@@ -299,9 +298,8 @@ def _distinct_scores(runs: Sequence[RunRecord]) -> list[tuple[str, dict[str, Any
             is_run_name = len(runs) > 1 and label == LEARNED
             if is_run_name:
                 label = run.name
-            settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]
-            lookahead = Lookahead.from_dict(score)
-            key = (is_run_name, label, is_estimate(score), lookahead, *settings)
+            game = data.game_of(score)
+            key = (is_run_name, label, is_estimate(score), game, score["decisions"])
             labelled_scores.setdefault(key, (label, score))
 
     # The key is whether a controller is a published one. False comes before True.
