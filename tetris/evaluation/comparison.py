@@ -87,12 +87,20 @@ def published_score(name: str, rules: Rules, lookahead: Lookahead) -> dict[str, 
 
     Its entry ``measured`` has the commit, the date and the machine.
     """
-    game = name, rules.board, rules.rule, rules.pieces, lookahead
+    game = rules.board, rules.rule, rules.pieces, lookahead.phrase
     for score in _shipped():
-        settings = [score[key] for key in ("controller", "board", "rule", "pieces")]
-        if (*settings, Lookahead.from_dict(score)) == game:
+        if score["controller"] == name and game_of(score) == game:
             return dict(score)
     return None
+
+
+def game_of(score: Score) -> tuple[str, str, str, str]:
+    """Return the board, rule, pieces and phrase of the lookahead of a score.
+
+    Only scores for which these are equal can be compared.
+    """
+    lookahead = Lookahead.from_dict(score).phrase
+    return score["board"], score["rule"], score["pieces"], lookahead
 
 
 def boards(controller: LinearController, own_rules: Rules) -> list[Rules]:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from tetris import Lookahead
 from tetris.evaluation import DEFAULT_SEED
 from tetris.evaluation.comparison import (
     BEST_PUBLISHED,
@@ -15,6 +14,7 @@ from tetris.evaluation.comparison import (
     PUBLISHED_SCORES,
     Score,
     counted,
+    game_of,
     interval_text,
     paper_text,
     published_score,
@@ -206,15 +206,6 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
     for label, score in scored:
         games.setdefault(game_of(score), []).append((label, score))
     return [_score_table(game, rows) for game, rows in games.items()]
-
-
-def game_of(score: Score) -> tuple[str, str, str, str]:
-    """Return the board, rule, pieces and phrase of the lookahead of a score.
-
-    Only scores for which these are equal can be compared.
-    """
-    lookahead = Lookahead.from_dict(score).phrase
-    return score["board"], score["rule"], score["pieces"], lookahead
 
 
 def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Score]]) -> Table:

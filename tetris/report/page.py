@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from kernels.support.files import check_own, write_text
 from kernels.support.printable import counted, printable
-from tetris.evaluation.comparison import LEARNED, interval_text, is_estimate, verdict
+from tetris.evaluation.comparison import LEARNED, game_of, interval_text, is_estimate, verdict
 from tetris.evaluation.estimates import METHOD
 from tetris.record.numbers import format_lines
 from tetris.record.score import ESTIMATOR
@@ -213,7 +213,7 @@ def _comparison(runs: Sequence[RunRecord]) -> str:
     for run in runs:
         # A run may have two scores of the game: a played one, then an estimate. Use the last.
         for score in run.scores:
-            if score["controller"] == LEARNED and data.game_of(score) == game:
+            if score["controller"] == LEARNED and game_of(score) == game:
                 mean = score["lines_per_game"]
                 means[run.name] = mean
                 texts[run.name] = interval_text(score) if mean is None else format_lines(mean)
@@ -298,7 +298,7 @@ def _distinct_scores(runs: Sequence[RunRecord]) -> list[tuple[str, dict[str, Any
             is_run_name = len(runs) > 1 and label == LEARNED
             if is_run_name:
                 label = run.name
-            game = data.game_of(score)
+            game = game_of(score)
             key = (is_run_name, label, is_estimate(score), game, score["decisions"])
             labelled_scores.setdefault(key, (label, score))
 
