@@ -97,12 +97,16 @@ def _final_score(run: RunRecord) -> list[float | None] | None:
     The three numbers are the lines per game, and the lower and the upper end of their 95 %
     interval. The result is None if the controller has no score on this board.
     """
-    last_board = board(run.metrics[-1])
-    # An estimate comes after a played score, and takes precedence over it.
-    for score in reversed(run.scores):
-        if (score["controller"], score["board"]) == (LEARNED, last_board):
-            return [score["lines_per_game"], *score["ci95"]]
-    return None
+    score = learned_scores(run).get(board(run.metrics[-1]))
+    return [score["lines_per_game"], *score["ci95"]] if score else None
+
+
+def learned_scores(run: RunRecord) -> dict[str, Score]:
+    """Return the score of the learned controller on each board, by the board.
+
+    An estimate comes after a played score, and takes precedence over it.
+    """
+    return {score["board"]: score for score in run.scores if score["controller"] == LEARNED}
 
 
 def _round_for_chart(value: float | None) -> float | None:

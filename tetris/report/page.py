@@ -185,16 +185,15 @@ def _scores_of_verdict(run: RunRecord) -> list[dict[str, Any]]:
     If the learned controller has no score there, the scores are those on the last board on
     which it has one. If there is no such board, the list is empty.
     """
-    # Sort the scores of the learned controller to the front, because `verdict` compares the
-    # first score with the others.
-    scores = sorted(run.scores, key=lambda score: score["controller"] != LEARNED)
-    scored_boards = (score["board"] for score in scores if score["controller"] == LEARNED)
-    boards = list(dict.fromkeys(scored_boards))  # Without repetitions, in order.
+    boards = list(data.learned_scores(run))
     if not boards:
         return []
     board = run.recipe.board
     if board not in boards:
         board = boards[-1]
+    # Sort the scores of the learned controller to the front, because `verdict` compares the
+    # first score with the others.
+    scores = sorted(run.scores, key=lambda score: score["controller"] != LEARNED)
     return [score for score in scores if score["board"] == board]
 
 
@@ -254,12 +253,8 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     There is a tile for the score of the learned controller on each board, one for the time of
     the training, and one for the number of decisions.
     """
-    # A board can have a played score and, after it, an estimate. Then the estimate is shown.
-    last_scores = {
-        score["board"]: score for score in run.scores if score["controller"] == LEARNED
-    }
     tiles = []
-    for board, score in last_scores.items():
+    for board, score in data.learned_scores(run).items():
         notes = []
         if is_estimate(score):
             notes.append("estimated")
