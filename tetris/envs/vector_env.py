@@ -12,6 +12,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
+from torch import Tensor
 
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer, check_uint64
@@ -27,16 +28,16 @@ from tetris.play.devices import check_gpu
 OUTPUTS = ("numpy", "torch")
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
-Tensors = dict[str, torch.Tensor]
+Tensors = dict[str, Tensor]
 
 
 class Views(NamedTuple):
     """What the games show: tensors that the engine fills, in the order of its arguments."""
 
-    board: torch.Tensor
-    piece: torch.Tensor
-    action_mask: torch.Tensor
-    next_pieces: torch.Tensor
+    board: Tensor
+    piece: Tensor
+    action_mask: Tensor
+    next_pieces: Tensor
 
 
 # Their indices are the numbers of enum Autoreset in step.h.
@@ -221,7 +222,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return self._as_outputs(*self._observe())
 
     def step(
-        self, actions: npt.ArrayLike | torch.Tensor
+        self, actions: npt.ArrayLike | Tensor
     ) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
         """Place a piece in every game. The autoreset mode says when an ended game restarts.
 
@@ -315,10 +316,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         )
         return self._painter.draw(self.render_mode, games)
 
-    def _empty(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    def _empty(self, dtype: torch.dtype, *shape: int) -> Tensor:
         return torch.empty((self.num_envs, *shape), dtype=dtype, device=self.device)
 
-    def _checked_numbers(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
+    def _checked_numbers(self, actions: npt.ArrayLike | Tensor) -> Tensor:
         """Check the type and the shape of actions, and return them as int64 on the device.
 
         On the CPU the values are checked, too. On a GPU they are not, because the check would
@@ -367,7 +368,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return self._observation_of(views, self._columns, self._ended)
 
     def _observation_of(
-        self, views: Views, columns: torch.Tensor, ended: torch.Tensor
+        self, views: Views, columns: Tensor, ended: Tensor
     ) -> tuple[Tensors, Tensors]:
         """Return the observation and the infos of games, as tensors by name.
 
@@ -403,10 +404,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _final_infos(
         self,
-        final_board: torch.Tensor,
+        final_board: Tensor,
         views: Views,
-        terminated: torch.Tensor,
-        truncated: torch.Tensor,
+        terminated: Tensor,
+        truncated: Tensor,
     ) -> dict[str, Any]:
         """Return the last observations and infos of games that have just ended.
 
@@ -443,7 +444,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         }
 
     def _last_observation(
-        self, final_board: torch.Tensor, views: Views, terminated: torch.Tensor
+        self, final_board: Tensor, views: Views, terminated: Tensor
     ) -> tuple[Tensors, Tensors]:
         """Return the last observation and infos of games that have ended, as tensors.
 
@@ -465,7 +466,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         )
         return self._observation_of(final_views, columns, is_over)
 
-    def _as_output(self, tensor: torch.Tensor) -> Array:
+    def _as_output(self, tensor: Tensor) -> Array:
         return tensor.numpy() if self.output == "numpy" else tensor
 
     def _as_outputs(
@@ -484,7 +485,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             info_outputs[f"_{name}"] = as_output(all_games)
         return outputs, info_outputs
 
-    def _columns_of_boards(self, boards: Any) -> torch.Tensor:
+    def _columns_of_boards(self, boards: Any) -> Tensor:
         """Return the boards to begin with, as the engine stores them; None means empty ones."""
         if boards is None:
             return torch.zeros_like(self._columns)
@@ -493,7 +494,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         cells = np.stack([cells_of(rows, rules.width, rules.height) for rows in stacks])
         return _columns_of(torch.from_numpy(cells).to(self.device))
 
-    def _games_to_reset(self, mask: Any) -> torch.Tensor:
+    def _games_to_reset(self, mask: Any) -> Tensor:
         """Check a ``reset_mask``, and return which games to reset; None means all games.
 
         The result is a tensor of bools, shape (num_envs,), on the device.
@@ -512,7 +513,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             )
         return chosen.to(self.device)
 
-    def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
+    def _choose_pieces(self, seed: int | Sequence[int | None], chosen: Tensor) -> None:
         """Start some games on new streams of pieces, each at its first piece.
 
         Args:
@@ -539,7 +540,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._time.masked_fill_(chosen, 0)
         self.replayable_steps = chosen * _UNLIMITED  # 0 for games whose pieces go on.
 
-    def _tensor_of_seeds(self, seeds: Sequence[int]) -> torch.Tensor:
+    def _tensor_of_seeds(self, seeds: Sequence[int]) -> Tensor:
         """Return unsigned seeds as a tensor on the device: the int64 with the same bits."""
         signed_seeds = [signed64(seed) for seed in seeds]
         return torch.tensor(signed_seeds, dtype=torch.int64, device=self.device)
@@ -558,7 +559,7 @@ def _dictionary_per_game(observation: Tensors, ended: Array) -> npt.NDArray[np.o
     return dictionaries
 
 
-def _columns_of(board: torch.Tensor) -> torch.Tensor:
+def _columns_of(board: Tensor) -> Tensor:
     """Return boards of shape (num_envs, height, width) as the engine stores them.
 
     The result has the shape (width, num_envs), int32. Each number is a column of a board; its
@@ -568,7 +569,7 @@ def _columns_of(board: torch.Tensor) -> torch.Tensor:
     return (board.to(torch.int32) << (31 - rows)).sum(1, dtype=torch.int32).T.contiguous()
 
 
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
+def _copy(tensor: Tensor) -> Tensor:
     # On the CPU NumPy copies. For so few bytes torch would wake its threads, and wait for them.
     return tensor.clone() if tensor.is_cuda else torch.from_numpy(tensor.numpy().copy())
 
@@ -582,6 +583,6 @@ def _engine_device(device: str | torch.device) -> torch.device:
     return torch.empty(0, device=device).device
 
 
-def _tensor_of(values: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
+def _tensor_of(values: npt.ArrayLike | Tensor) -> Tensor:
     # NumPy makes a copy, because torch accepts no negative strides.
-    return values if isinstance(values, torch.Tensor) else torch.from_numpy(np.array(values))
+    return values if isinstance(values, Tensor) else torch.from_numpy(np.array(values))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kernels.support import ranks
 from kernels.support.progress import progress
@@ -223,7 +224,7 @@ class _Games:
         self._check = check
         self._chunk = 0  # The decisions on each stream from one check of the goals to the next.
 
-    def play(self, decisions: int) -> torch.Tensor:
+    def play(self, decisions: int) -> Tensor:
         """Play on; return the lines and games of each stream so far, shape (share size, 2)."""
         self._rollout.play_on(decisions, self._check)
         # The controller is the only candidate of the rollout, number 0.
@@ -232,8 +233,8 @@ class _Games:
         return torch.stack([lines, games], dim=1)[: self._share_size]
 
     def count_on(
-        self, before: torch.Tensor, goals: Sequence[Limit], show: Callable[[Score], None]
-    ) -> tuple[torch.Tensor, Score, float]:
+        self, before: Tensor, goals: Sequence[Limit], show: Callable[[Score], None]
+    ) -> tuple[Tensor, Score, float]:
         """Play until one of the goals is reached, and count the lines and the games.
 
         Args:
@@ -262,7 +263,7 @@ class _Games:
             self._chunk = chunk  # The next call also begins with chunks of this length.
         return counts, score, seconds
 
-    def measure_dispersion(self, counts: torch.Tensor) -> float:
+    def measure_dispersion(self, counts: Tensor) -> float:
         """Return how much the counts of the streams of all ranks differ."""
         return dispersion(ranks.gather(counts.cpu(), self._streams))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
@@ -49,9 +50,9 @@ class RolloutResult:
         decisions: Pieces placed; fewer than requested if streams have stopped.
     """
 
-    lines: torch.Tensor
-    games: torch.Tensor
-    decisions: torch.Tensor
+    lines: Tensor
+    games: Tensor
+    decisions: Tensor
 
 
 class Rollout:
@@ -125,7 +126,7 @@ class Rollout:
         # `branch` copies boards between streams. If the next piece of a board is already drawn,
         # it is copied with the board. Then this tensor says which stream the next piece of each
         # stream comes from. None: every stream has its own next piece.
-        self._piece_source: torch.Tensor | None = None
+        self._piece_source: Tensor | None = None
         self._pacer: LaunchPacer | None = None
         self.operators: Any = None
         # The engines take the weights in two forms. Both are rounded in the same way, so that
@@ -138,7 +139,7 @@ class Rollout:
             self.operators = native.load(library, cuda=on_gpu)
             self._choose_pace()
 
-    def _first_columns(self, boards: Boards | None) -> torch.Tensor:
+    def _first_columns(self, boards: Boards | None) -> Tensor:
         """Return the boards to begin with as columns, the same for every candidate."""
         streams = self.streams
         width = streams.rules.width
@@ -169,17 +170,17 @@ class Rollout:
             self._pacer = LaunchPacer(kind_of_work, boards, steady=self.streams.games is None)
 
     @property
-    def stream_lines(self) -> torch.Tensor:
+    def stream_lines(self) -> Tensor:
         """Lines removed on each stream so far, a copy: shape (population, streams), int64."""
         return self._lines.clone()
 
     @property
-    def stream_games(self) -> torch.Tensor:
+    def stream_games(self) -> Tensor:
         """Games ended on each stream so far, a copy: shape (population, streams), int64."""
         return self._games.clone()
 
     @property
-    def boards(self) -> torch.Tensor:
+    def boards(self) -> Tensor:
         """The boards: shape (population, streams, height), int32; row 0 is the bottom.
 
         Bit c of a row is column c. The tensor is a copy on the CPU, and waits for the device.
@@ -192,7 +193,7 @@ class Rollout:
         return (cells << column_numbers).sum(-1, dtype=torch.int32)
 
     @property
-    def column_heights(self) -> torch.Tensor:
+    def column_heights(self) -> Tensor:
         """Height of each column: shape (population, streams, width), int64, on the device."""
         # The height is the position of the highest bit of a column. This is the exponent of the
         # column as a float. float32 holds columns of up to 24 rows exactly.
@@ -207,7 +208,7 @@ class Rollout:
         """
         return self.lookahead is Lookahead.PREVIEW or self.streams.rules.original
 
-    def branch(self, source: torch.Tensor, columns: torch.Tensor | None = None) -> None:
+    def branch(self, source: Tensor, columns: Tensor | None = None) -> None:
         """Copy boards between the streams of each candidate.
 
         Each stream goes on with its own pieces. But if `next_drawn` is true, the next piece is
@@ -233,7 +234,7 @@ class Rollout:
         elif self.next_drawn:
             self._piece_source = source.contiguous().clone()
 
-    def keep(self, candidates: torch.Tensor) -> None:
+    def keep(self, candidates: Tensor) -> None:
         """Keep only some candidates, and drop all others.
 
         ``candidates`` has the numbers of those to keep: shape (n,), int64, on the device that
@@ -398,9 +399,7 @@ def _columns_of(rows: Rows, width: int) -> tuple[int, ...]:
     return columns + (0,) * (width - len(columns))  # Add the empty columns on the right.
 
 
-def _checked_weights(
-    weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool
-) -> torch.Tensor:
+def _checked_weights(weights: npt.ArrayLike | Tensor, features: int, on_gpu: bool) -> Tensor:
     """Check weights, and return a copy in float32 with the shape (population, features).
 
     Args:

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from kernels.support.checks import check_integer
 from tetris.game.piece_stream import Streams
@@ -70,7 +71,7 @@ _CANDIDATE_OFFSET = 2531
 _CELLS = 4  # The cells of a piece.
 _LEAST_ENDED = 4  # If fewer units end per stream and decision, rounding biases the rate.
 
-_Rate = TypeVar("_Rate", float, torch.Tensor)
+_Rate = TypeVar("_Rate", float, Tensor)
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,9 @@ class SplitResult(RolloutResult):
             the rounding of weights biases the rate.
     """
 
-    rate: torch.Tensor
-    lines_per_game: torch.Tensor
-    resolved: torch.Tensor
+    rate: Tensor
+    lines_per_game: Tensor
+    resolved: Tensor
 
 
 def least_rate(streams: int) -> float:
@@ -277,7 +278,7 @@ class StreamWeights:
         # candidates get different bits: n * stride is added for candidate n.
         self._bits_stride = 0 if games.streams.shared else _CANDIDATE_OFFSET
 
-    def keep(self, candidates: torch.Tensor) -> None:
+    def keep(self, candidates: Tensor) -> None:
         """Keep only some candidates and their games, as `Rollout.keep` does."""
         self._games.keep(candidates)
         self._last_games = self._last_games[candidates]
@@ -286,9 +287,7 @@ class StreamWeights:
         self._level_sums = self._level_sums[candidates]
         self.ended = self.ended[candidates]
 
-    def resample(
-        self, bits: int, *, counts: bool = True
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def resample(self, bits: int, *, counts: bool = True) -> tuple[Tensor, Tensor | None]:
         """Resample the streams of every candidate, and update their weights.
 
         The results are the arguments of `Rollout.branch`, which copies the boards.
@@ -340,7 +339,7 @@ class StreamWeights:
             self._bits_stride,
         )
 
-    def _share_of_ended(self, new_games: torch.Tensor) -> torch.Tensor:
+    def _share_of_ended(self, new_games: Tensor) -> Tensor:
         """Return the share of each candidate's weight that is on streams with new games."""
         # `_sum_exactly` adds the integer parts and the fractions of the weights separately.
         weight_ended = _sum_exactly(self._weight, lambda part: (part * new_games).sum(1))
@@ -357,7 +356,7 @@ def lines_per_game(rules: Rules, rate: _Rate) -> _Rate:
     return _CELLS / rules.width / rate
 
 
-def levels(games: Rollout) -> torch.Tensor:
+def levels(games: Rollout) -> Tensor:
     """Return the level of each stack: shape (population, streams), int64, 0 to 31."""
     heights = games.column_heights
     width = heights.shape[-1]
@@ -368,13 +367,13 @@ def levels(games: Rollout) -> torch.Tensor:
 
 
 def resampled(
-    weight: torch.Tensor,
-    level: torch.Tensor,
-    level_sums: torch.Tensor,
-    unit: torch.Tensor,
+    weight: Tensor,
+    level: Tensor,
+    level_sums: Tensor,
+    unit: Tensor,
     count: int,
-    bits: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
+    bits: Tensor,
+) -> tuple[Tensor, Tensor]:
     """Resample the streams of each candidate, so that levels get about equally many streams.
 
     A stream is a sequence of games. Its level says how close the current game is to its end.
@@ -415,9 +414,7 @@ def resampled(
     return source, _rounded_weights(weight_of_copy.gather(1, source), unit)
 
 
-def _copies_of_streams(
-    weight: torch.Tensor, level: torch.Tensor, level_sums: torch.Tensor, count: int
-) -> torch.Tensor:
+def _copies_of_streams(weight: Tensor, level: Tensor, level_sums: Tensor, count: int) -> Tensor:
     """Return how many copies of each stream take part in the draw.
 
     Streams are drawn in proportion to their copies. The copies of a stream are in proportion to
@@ -445,7 +442,7 @@ def _copies_of_streams(
     return (share * _COPIES).long().clamp(min=1)
 
 
-def _rounded_weights(weight: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
+def _rounded_weights(weight: Tensor, unit: Tensor) -> Tensor:
     """Scale weights to a sum of about `_WEIGHT`, and round them to multiples of the unit.
 
     Args:
@@ -461,9 +458,7 @@ def _rounded_weights(weight: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
     return torch.maximum(weight, unit)
 
 
-def _sum_exactly(
-    weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]
-) -> torch.Tensor:
+def _sum_exactly(weight: Tensor, add: Callable[[Tensor], Tensor]) -> Tensor:
     """Return a sum of weights, float64, that does not depend on the order of addition.
 
     ``add`` computes a sum of integers. It is called with the integer parts of the weights, and
@@ -474,7 +469,7 @@ def _sum_exactly(
     return add(integer_part.long()).double() + add(fraction).double() / _PARTS
 
 
-def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
+def systematic(copies: Tensor, bits: Tensor) -> Tensor:
     """Draw as many streams as there are, in proportion to their copies.
 
     This is systematic resampling. The streams lie side by side on a line; the length of each is
