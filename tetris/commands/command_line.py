@@ -1,13 +1,13 @@
 """The command line: checked arguments, one-line error messages, exit statuses."""
 
 import argparse
-import contextlib
 import math
 import os
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -83,7 +83,7 @@ def fail(error: object) -> NoReturn:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     program = Path(sys.argv[0]).name
     line = printable(" ".join(str(error).split()))
-    with contextlib.suppress(OSError):  # The terminal may have been closed.
+    with suppress(OSError):  # The terminal may have been closed.
         print(f"{prefix}{program}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
 
@@ -100,7 +100,7 @@ def _is_of_this_rank(error: object) -> bool:
     return not isinstance(error, RanksError) and not isinstance(error.__cause__, RanksError)
 
 
-@contextlib.contextmanager
+@contextmanager
 def one_line_errors() -> Iterator[None]:
     """Print an error of input, files or the machine as one line, and exit with status 2.
 
@@ -147,7 +147,7 @@ def _is_full_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or says_full_memory
 
 
-@contextlib.contextmanager
+@contextmanager
 def joined_ranks() -> Iterator[None]:
     """Connect the processes that ``torchrun`` started, called ranks, in a ``with`` block.
 
@@ -158,7 +158,7 @@ def joined_ranks() -> Iterator[None]:
     global _silenced
     from kernels.support import ranks  # Imported here: it imports torch.
 
-    with contextlib.ExitStack() as stack:
+    with ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(ranks.joined())
         rank = ranks.rank()
@@ -166,8 +166,8 @@ def joined_ranks() -> Iterator[None]:
             # `fail` prints some errors on the original stderr, so store it first.
             _silenced = (rank, sys.stderr)
             null = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
-            stack.enter_context(contextlib.redirect_stdout(null))
-            stack.enter_context(contextlib.redirect_stderr(null))
+            stack.enter_context(redirect_stdout(null))
+            stack.enter_context(redirect_stderr(null))
         try:
             yield
         finally:
@@ -213,7 +213,7 @@ def between(low: Number, high: Number, description: str) -> Callable[[str], Numb
     """
 
     def read(text: str) -> Number:
-        with contextlib.suppress(ValueError):
+        with suppress(ValueError):
             number = type(low)(text)
             if low <= number <= high:
                 return number

@@ -1,6 +1,6 @@
 """Loads the step operators in C++ and CUDA, and compiles them on first use."""
 
-import functools
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def feature_extension(names: tuple[str, ...]) -> Extension:
     )
 
 
-@functools.cache
+@cache
 def operators(names: tuple[str, ...] = (), *, cuda: bool = False) -> Any:
     """Return the step operators or, with names, the operator that computes these features."""
     library = feature_extension(names) if names else extension()

@@ -3,11 +3,11 @@
 A library is compiled on first use.
 """
 
-import functools
 import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def libraries(library: Extension, *, cuda: bool) -> list[Extension]:
     return [library, with_cuda(library)] if cuda else [library]
 
 
-@functools.cache
+@cache
 def load(library: Extension, *, cuda: bool = False) -> Any:
     """Build a library if necessary, also for a GPU if ``cuda``, and return its operators."""
     for extension in libraries(library, cuda=cuda):
@@ -91,7 +91,7 @@ def load(library: Extension, *, cuda: bool = False) -> Any:
     return getattr(torch.ops, library.name)
 
 
-@functools.cache
+@cache
 def feature_struct(name: str) -> str:
     """Return the C++ name of a feature: RowsWithHoles, or Step<3,4> for step_3_4."""
     match = re.fullmatch(r"([a-z_]+?)((?:_\d+)*)", name)
