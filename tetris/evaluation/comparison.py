@@ -50,6 +50,11 @@ _SHIPPED = Path(__file__).with_name("published_scores.json")
 Score = Mapping[str, Any]
 """A score as plain values, from `Measurement`, `Estimate` or `published_score`."""
 
+Game = tuple[str, str, str, str]
+"""The board, the rule, the pieces and the phrase of the lookahead of a score.
+
+Only scores for which these are equal can be compared."""
+
 PUBLISHED_SCORES: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "dellacherie": {"10x20": (5.2e6, 5.2e6)},
     "bcts": {"10x10": (3800, 3800), "10x20": (31e6, 36e6)},
@@ -94,11 +99,8 @@ def published_score(name: str, rules: Rules, lookahead: Lookahead) -> dict[str, 
     return None
 
 
-def game_of(score: Score) -> tuple[str, str, str, str]:
-    """Return the board, rule, pieces and phrase of the lookahead of a score.
-
-    Only scores for which these are equal can be compared.
-    """
+def game_of(score: Score) -> Game:
+    """Return the game in which a score was measured."""
     lookahead = Lookahead.from_dict(score).phrase
     return score["board"], score["rule"], score["pieces"], lookahead
 

@@ -12,6 +12,7 @@ from tetris.evaluation.comparison import (
     BEST_PUBLISHED,
     LEARNED,
     PUBLISHED_SCORES,
+    Game,
     Score,
     counted,
     game_of,
@@ -206,13 +207,13 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
 
     ``scored`` has pairs: the label of a controller, and a score of it.
     """
-    games: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
+    games: dict[Game, list[tuple[str, Score]]] = {}
     for label, score in scored:
         games.setdefault(game_of(score), []).append((label, score))
     return [_score_table(game, rows) for game, rows in games.items()]
 
 
-def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Score]]) -> Table:
+def _score_table(game: Game, scored: Sequence[tuple[str, Score]]) -> Table:
     """Return a table that compares the scores of controllers on the same board and rules.
 
     Args:
@@ -247,7 +248,7 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
     return Table(title, header, rows)
 
 
-def _lines_of_literature(game: tuple[str, str, str, str]) -> dict[str, str]:
+def _lines_of_literature(game: Game) -> dict[str, str]:
     """Return the lines per game in the literature, by controller, for a `_score_table`.
 
     The scores in the literature were all measured by the same rules. There are none for others.
