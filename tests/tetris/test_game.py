@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tetris.game.decisions import Weights, after_states, choose, landing_row, place, play
+from tetris.game.decisions import after_states, choose, landing_row, place, play
 from tetris.game.features import column_heights
+from tetris.game.hidden_units import Floats
 from tetris.game.pieces import PIECES
 from tetris.game.policy import Player
 from tetris.game.rules import Rules
@@ -16,7 +17,7 @@ Stack = Callable[..., tuple[int, ...]]
 BAR, SQUARE, TEE = 0, 1, 2
 
 
-def _weights(*values: float) -> Weights:
+def _weights(*values: float) -> Floats:
     return np.array(values, dtype=np.float64)
 
 

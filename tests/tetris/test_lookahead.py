@@ -13,8 +13,9 @@ import torch
 from engine_games import EXPECTIMAX, NONE, PREVIEW, few_features, weights_for
 
 from tetris import Lookahead, Policy, Rollout, Streams, rollout
-from tetris.game.decisions import Rows, Weights, after_states, choose, pair_value, prospect
+from tetris.game.decisions import Rows, after_states, choose, pair_value, prospect
 from tetris.game.features import AfterState, feature_values
+from tetris.game.hidden_units import Floats
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Player
 from tetris.game.rules import Rules
@@ -29,7 +30,7 @@ def player_of(lookahead: Lookahead, **weights: float) -> Player:
     return Player(tuple(weights), np.array([*weights.values()]), lookahead)
 
 
-def value_of(after: AfterState, weights: Weights, of_placement: bool = False) -> float:
+def value_of(after: AfterState, weights: Floats, of_placement: bool = False) -> float:
     """The weighted sum, or the part of it that tells of the placement."""
     features = zip(NAMES, weights, feature_values(after, NAMES), strict=True)
     own = ("landing_height", "eroded_cells") if of_placement else NAMES
@@ -41,7 +42,7 @@ def surviving(rows: Rows, piece: int, rules: Rules) -> list[AfterState]:
 
 
 def by_pairs(
-    rows: Rows, piece: int, weights: Weights, rules: Rules, after_it: int
+    rows: Rows, piece: int, weights: Floats, rules: Rules, after_it: int
 ) -> AfterState | None:
     """The first placement of the best pair; None where no pair survives."""
     best, chosen = -np.inf, None
@@ -54,7 +55,7 @@ def by_pairs(
 
 
 def by_prospects(
-    rows: Rows, piece: int, weights: Weights, rules: Rules, _: int
+    rows: Rows, piece: int, weights: Floats, rules: Rules, _: int
 ) -> AfterState | None:
     """The placement by the words of `choose`; None where every placement ends the game."""
     firsts = surviving(rows, piece, rules)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import count
 
 import numpy as np
-import numpy.typing as npt
 
 from tetris.game.features import (
     FEATURES,
@@ -18,6 +17,7 @@ from tetris.game.features import (
     AfterState,
     column_heights,
 )
+from tetris.game.hidden_units import Floats
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES, Shape
 from tetris.game.policy import Lookahead, Player
@@ -25,7 +25,6 @@ from tetris.game.rules import Rules
 
 Pieces = PieceStream | Sequence[int]
 Rows = tuple[int, ...]
-Weights = npt.NDArray[np.float64]
 
 # The value of a placement that ends the game: every other placement is preferred.
 _LOST = float("-inf")
@@ -121,7 +120,7 @@ def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
             yield place(rows, shape, column, landing_row(heights, shape, column), rules)
 
 
-def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDArray[np.float64]:
+def weighted_sums(values: Floats, weights: Floats) -> Floats:
     """Return the value of each after-state: the sum of its features times the weights.
 
     ``values`` has the shape (after-states, features). The sum is exact if the features are
@@ -129,7 +128,7 @@ def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDAr
     `quantized_weights.played_weights`. So all engines choose the same placement, in whatever
     order they add.
     """
-    sums: npt.NDArray[np.float64] = (values * weights).sum(-1)
+    sums: Floats = (values * weights).sum(-1)
     return sums
 
 

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+Floats = npt.NDArray[np.float64]
+
 MOST_UNITS = 32
 """The greatest number of hidden units."""
 
@@ -76,9 +78,7 @@ def layout_of(names: tuple[str, ...]) -> WeightLayout:
     return add_units(features, len(numbers))
 
 
-def activations(
-    inputs: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def activations(inputs: Floats, weights: Floats) -> Floats:
     """Return the activation of each unit, shape (units,).
 
     Args:
@@ -89,5 +89,5 @@ def activations(
     limited = np.clip(inputs, -INPUT_LIMIT, INPUT_LIMIT)
     sums = weights @ np.append(limited, BIAS_INPUT)
     rounded = np.floor(sums * ACTIVATION_STEPS) / ACTIVATION_STEPS
-    result: npt.NDArray[np.float64] = np.clip(rounded, 0.0, MAX_ACTIVATION)
+    result: Floats = np.clip(rounded, 0.0, MAX_ACTIVATION)
     return result

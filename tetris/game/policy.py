@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kernels.support.checks import check_integer
 from tetris.game.features import AfterState, feature_values
-from tetris.game.hidden_units import activations, layout_of
+from tetris.game.hidden_units import Floats, activations, layout_of
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +98,7 @@ class Player:
     """One policy in the form that the reference implementation plays."""
 
     names: tuple[str, ...]  # The names of the weights.
-    weights: npt.NDArray[np.float64]  # A quantized weight for each name.
+    weights: Floats  # A quantized weight for each name.
     lookahead: Lookahead = Lookahead.NONE
 
     def features_of(self, after: AfterState) -> list[float]:

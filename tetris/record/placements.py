@@ -16,12 +16,12 @@ from tetris.game.decisions import (
     weighted_sums,
 )
 from tetris.game.features import AfterState
+from tetris.game.hidden_units import Floats
 from tetris.game.policy import Lookahead, Player
 from tetris.game.positions import Board, cells_of, read_board, read_cells, read_piece
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.play.controller import LinearController, resolve
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 _SHOWN_ROWS = 5
