@@ -9,7 +9,7 @@ from gymnasium import logger
 
 from tetris import Rules
 from tetris.game.pieces import PIECES
-from tetris.game.positions import rows_of
+from tetris.game.positions import FullCells, rows_of
 from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import (
     FALLING,
@@ -115,9 +115,7 @@ class Painter:
             cells = np.vstack([unknown[:1], cells[:-1]])
         return cells
 
-    def _add_piece(
-        self, piece: int, cells: Cells, is_full: npt.NDArray[np.bool_]
-    ) -> Cells | None:
+    def _add_piece(self, piece: int, cells: Cells, is_full: FullCells) -> Cells | None:
         """Return the cells of a board after a piece has come to rest.
 
         A cell is the number of its piece + 1, or 0 if it is empty.

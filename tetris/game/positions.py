@@ -16,11 +16,14 @@ Board = str | npt.ArrayLike
 Boards = Board | Sequence[Board]
 """A board for all games, or a board for each game."""
 
+FullCells = npt.NDArray[np.bool_]
+"""Which cells of a board are full: shape (rows, width), row 0 at the bottom."""
+
 _EMPTY = "._0"
 _FULL = "X#1" + PIECE_LETTERS
 
 
-def read_cells(board: Board) -> npt.NDArray[np.bool_]:
+def read_cells(board: Board) -> FullCells:
     """Return which cells of a board are full: shape (rows, width), row 0 at the bottom.
 
     Args:
@@ -40,7 +43,7 @@ def read_cells(board: Board) -> npt.NDArray[np.bool_]:
             f"expected a board of numbers with two dimensions, got {cells.dtype} of shape "
             f"{cells.shape}"
         )
-    is_full: npt.NDArray[np.bool_] = cells != 0
+    is_full: FullCells = cells != 0
     # A stack stands on the bottom row. If row 0 is empty, the array is probably upside down.
     if is_full.any() and not is_full[0].any():
         raise ValueError(
@@ -88,7 +91,7 @@ def read_board(board: Board, rules: Rules) -> Rows:
     return rows
 
 
-def rows_of(cells: npt.NDArray[np.bool_]) -> Rows:
+def rows_of(cells: FullCells) -> Rows:
     """Return the rows of a stack from its cells, shape (rows, width), row 0 at the bottom."""
     # A full cell in column c adds 1 << c to its row.
     return stack_rows((cells << np.arange(cells.shape[1])).sum(axis=1).tolist())
@@ -163,7 +166,7 @@ def read_pieces(pieces: str | Sequence[str | int], rules: Rules) -> tuple[int, .
     return numbers
 
 
-def _cells_of_drawing(text: str) -> npt.NDArray[np.bool_]:
+def _cells_of_drawing(text: str) -> FullCells:
     """Return which cells of a drawing are full. The drawing has the top row first."""
     lines = text.split()
     if not lines:
