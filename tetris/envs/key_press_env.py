@@ -3,11 +3,10 @@
 from typing import Any, SupportsIndex
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
 from kernels.support.checks import check_integer
-from tetris.envs.tetris_env import Observation, TetrisEnv
+from tetris.envs.tetris_env import Mask, Observation, TetrisEnv
 from tetris.game.decisions import Rows
 from tetris.game.pieces import PIECES, Shape
 from tetris.view.game_view import HEADROOM, put
@@ -214,7 +213,7 @@ class KeyPressTetrisEnv(TetrisEnv):
             observation["may_hold"] = np.int64(self._may_hold)
         return observation
 
-    def _mask(self) -> npt.NDArray[np.int8]:
+    def _mask(self) -> Mask:
         mask = np.ones(HOLD + self.has_hold, dtype=np.int8)
         for key in (LEFT, RIGHT, ROTATE):
             mask[key] = self._piece_after_key(key) is not None

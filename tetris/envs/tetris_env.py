@@ -21,6 +21,8 @@ from tetris.game.positions import cells_of, read_board, read_pieces
 from tetris.game.rules import GUIDELINE_POINTS
 
 Observation = dict[str, Any]
+Mask = npt.NDArray[np.int8]
+"""An action mask: 1 or 0 for each action, as the environments explain."""
 
 REWARDS = ("lines", "points", "pieces", "survival")
 """The rewards, as enum Reward in step.h numbers them; see Rewards of `TetrisEnv`."""
@@ -35,7 +37,7 @@ def placement(action: int, piece: int, width: int) -> tuple[Shape, int]:
     return shape, min(column, width - shape.width)
 
 
-def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
+def action_mask(piece: int, width: int) -> Mask:
     """Return 1 for the first action of each different placement, else 0: shape (4 * width,)."""
     mask = np.zeros((MAX_ORIENTATIONS, width), dtype=np.int8)
     for shape in PIECES[piece]:
@@ -384,7 +386,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             observation["since_garbage"] = np.int64(self._placed % self.garbage_every)
         return observation
 
-    def _mask(self) -> npt.NDArray[np.int8]:
+    def _mask(self) -> Mask:
         masks = [self._masks[self.piece]]
         if self.has_hold:
             masks.append(self._masks[self.swapped_piece])
