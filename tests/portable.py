@@ -20,7 +20,6 @@ from cem import Choice, Float, Permutation, Planner, minimize, rare_event_probab
 from cem.rare import Exponential
 from kernels import CompilerMissingError
 from kernels.support import system
-from tetris.commands import evaluate, play, report, train, watch
 from tetris.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.skipif(system.IS_LINUX, reason="Linux compiles")
@@ -73,21 +72,20 @@ def test_environments_step_in_python() -> None:
 
 @pytest.mark.slow
 def test_a_run_is_trained_evaluated_reported_watched_and_played(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, script: Any
 ) -> None:
     folder = tmp_path / "run"
-    options = [*map(str, TINY[2:]), "--generations", "2", "--out", str(folder)]
-    assert train.main(options) == 0
-    assert "note: playing in Python" in capsys.readouterr().err
+    options = (*TINY[2:], "--generations", 2, "--out", folder)
+    assert "note: playing in Python" in script("tetris.commands.train", *options).err
     assert len((folder / "metrics.jsonl").read_bytes().splitlines()) == 2
-    assert report.main([str(folder)]) == 0
-    page = str(tmp_path / "play.html")
+    assert script("tetris.commands.report", folder).status == 0
+    game = (folder, "--board", "5x6")
     for command, *arguments in (
-        (evaluate, "--decisions", "64"),
-        (watch, "--decisions", "3"),
-        (play, "--no-open", "--out", page),
+        ("evaluate", "--decisions", 64),
+        ("watch", "--decisions", 3),
+        ("play", "--no-open", "--out", tmp_path / "play.html"),
     ):
-        assert command.main([str(folder), "--board", "5x6", *arguments]) == 0
+        assert script(f"tetris.commands.{command}", *game, *arguments).status == 0
 
 
 def test_one_process_trains_in_a_folder(tmp_path: Path) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tetris import Rules, best_placement, published
-from tetris.commands import explain
 from tetris.game.decisions import choose
 from tetris.game.policy import Lookahead
 from tetris.game.positions import read_board
 
+EXPLAIN = "tetris.commands.explain"
 BOARD = """
     X.........
     XX..XX....
@@ -59,32 +60,28 @@ def test_the_width_of_the_board_is_that_of_the_rules() -> None:
         best_placement("lee", BOARD, "Q")
 
 
-def test_the_command_takes_the_rules_of_the_controller(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_takes_the_rules_of_the_controller(tmp_path: Path, script: Any) -> None:
     file, board = tmp_path / "controller.json", tmp_path / "board.txt"
     rules = Rules(10, 8, clear_on_overflow=True, pieces="ZS")
     replace(published("sz"), rules=rules).save(file)
     board.write_text("X.........\n" + 6 * "XX.....XXX\n")
-    arguments = [str(file), "--board", str(board), "--piece", "S", "--lookahead"]
+    arguments = [EXPLAIN, file, "--board", board, "--piece", "S", "--lookahead"]
     for options, given in (
         ([], None),
         (["--height", "20", "--rule", "published"], Rules(pieces="ZS")),
     ):
-        assert explain.main([*arguments, *options]) == 0
         text = board.read_text()
         table = best_placement(file, text, "S", rules=given, lookahead="expectimax")
-        assert capsys.readouterr().out == f"{table}\n"
+        assert script(*arguments, *options).out == f"{table}\n"
 
 
 def test_the_command_draws_the_board_and_the_best_placements(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, script: Any
 ) -> None:
     file = tmp_path / "board.txt"
     file.write_text(BOARD)
-    arguments = ["lee", "--board", str(file), "--piece", "I", "--height", "5", "--top", "2"]
-    assert explain.main(arguments) == 0
-    lines = capsys.readouterr().out.splitlines()
+    arguments = [EXPLAIN, "lee", "--board", file, "--piece", "I", "--height", 5, "--top", 2]
+    lines = script(*arguments).out.splitlines()
     assert lines[:4] == [
         "X.........",
         "XX..XX####",
@@ -92,16 +89,14 @@ def test_the_command_draws_the_board_and_the_best_placements(
         "I on 10x5: orientation 1, column 6",
     ]
     assert len(lines) == 3 + 2 + 2
-    assert explain.main([*arguments, "--place", "0", "9"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = script(*arguments, "--place", 0, 9).out.splitlines()
     assert lines[0] == ".........." + "   " + ".........#"
     assert lines[5:7] == [
         "I on 10x5: orientation 1, column 6",
         "yours, on the right: orientation 0, column 9, number 4 of 17",
     ]
     assert [line.split()[:2] for line in lines[8:]][-1] == ["0", "9"]
-    with pytest.raises(SystemExit, match="2"):
-        explain.main([*arguments, "--place", "1", "9"])
-    assert "placement of I on 10x5, got orientation 1, column 9" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        explain.main(["--board", str(tmp_path / "none.txt"), "--piece", "I"])
+    refused = script(*arguments, "--place", 1, 9)
+    assert refused.status == 2
+    assert "placement of I on 10x5, got orientation 1, column 9" in refused.err
+    assert script(EXPLAIN, "--board", tmp_path / "none.txt", "--piece", "I").status == 2

@@ -9,7 +9,6 @@ see docs/scores.md.
 """
 
 import argparse
-from collections.abc import Sequence
 
 from tetris.commands.arguments import (
     DEFAULT_SECONDS,
@@ -25,18 +24,18 @@ from tetris.play.splitting import MOST_STREAMS
 from tetris.training.settings import LEAST_SPLIT_STREAMS
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Return the arguments of the command line; on an error, print one line and exit."""
     parser, _ = score_parser(__doc__, ("auto", *NATIVE))
     range_text = f"{LEAST_SPLIT_STREAMS} to {MOST_STREAMS}"
     text = f"streams of pieces per estimate, {range_text}: with fewer it is too low"
     read = up_to(MOST_STREAMS, low=LEAST_SPLIT_STREAMS)
     add_option(parser, "--streams", "N", text, read, default=estimates.STREAMS)
-    return parser.parse_args(argv)
+    return parser.parse_args()
 
 
 @joined_ranks()
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Estimate the lines per game of every controller, and print a table of the estimates.
 
     The estimates use importance splitting. If a controller rarely loses, this method needs far
@@ -46,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    arguments = parse_arguments(argv)
+    arguments = parse_arguments()
     with one_line_errors():
         trials = read_trials(arguments)
         # NATIVE has the names of the engines in C++ and CUDA.

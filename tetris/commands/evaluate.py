@@ -3,8 +3,6 @@
 python -m tetris evaluate dt20 runs/mine --board 10x10 --games 500
 """
 
-from collections.abc import Sequence
-
 from tetris.commands.arguments import (
     DEFAULT_SECONDS,
     add_option,
@@ -17,14 +15,14 @@ from tetris.evaluation.measurement import Limit, measure
 
 
 @joined_ranks()
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Score every controller by playing games, print a table, and return the exit status.
 
     If ``torchrun`` started several processes, they share the work.
     """
     parser, limits = score_parser(__doc__)
     add_option(limits, "--games", "N", "play until N games have ended", positive_int)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
     with one_line_errors():
         trials = read_trials(arguments)
     limit = Limit(arguments.games, arguments.decisions, arguments.seconds)

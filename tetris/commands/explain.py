@@ -10,7 +10,6 @@ python -m tetris explain --board board.txt --piece T --place 2 3  # yours beside
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from kernels.support.files import read_bytes
@@ -30,7 +29,7 @@ from tetris.game.rules import MAX_HEIGHT, MIN_HEIGHT, RULES
 from tetris.record.placements import PlacementTable, best_placement
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Return the arguments of the command ``explain``; on an error, print one line and exit.
 
     `add_option` takes the name of an option, the placeholder of its value in the help, and the
@@ -59,7 +58,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--place", nargs=2, type=int, metavar=names, help=text)
     text = "how many placements to print"
     add_option(parser, "--top", "N", text, read=positive_int, default=5)
-    return parser.parse_args(argv)
+    return parser.parse_args()
 
 
 def read_table(arguments: argparse.Namespace) -> PlacementTable:
@@ -93,7 +92,7 @@ def read_table(arguments: argparse.Namespace) -> PlacementTable:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Print the board with the chosen placement, and the table of the best placements.
 
     With ``--place``, also show a placement of the user's own.
@@ -101,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    arguments = parse_arguments(argv)
+    arguments = parse_arguments()
     with one_line_errors():
         table = read_table(arguments)
         own = None if arguments.place is None else table.index_at(*arguments.place)

@@ -6,7 +6,6 @@ python -m tetris play dt20 --board 10x10 --seed 7 --no-open
 
 import argparse
 import webbrowser
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from tetris.record.numbers import file_size
 from tetris.view.play_page import play_page
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Write a web page for playing against a controller, and open it in a browser.
 
     Returns:
@@ -43,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     default_path = Path("play.html")
     add_option(output, "--out", "FILE.html", "the page", read=html_path, default=default_path)
     add_flag(output, "--no-open", "write the page without opening it")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
     with one_line_errors():
         rules = game_rules(arguments)
         lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)

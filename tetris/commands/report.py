@@ -8,7 +8,6 @@ python -m tetris report runs --serve  # lists and compares all
 """
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from kernels.support.files import check_writable
@@ -25,7 +24,7 @@ from tetris.training.run_folder import RunFolder, load_run
 COMPARISON = Path("comparison.html")
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Return the arguments of the command ``report``; on an error, print one line and exit.
 
     `add_option` takes the name of an option, the placeholder of its value in the help, the help
@@ -48,13 +47,13 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = "the port of --serve (default: a free one)"
     add_option(parser, "--port", "N", text, read=up_to(65535))
     add_feature_header(parser)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
     if arguments.serve and (arguments.out or arguments.plot):
         parser.error("expected --serve without --out and --plot")
     return arguments
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Write a web page with the report of one training run, or a comparison of several runs.
 
     With ``--plot``, also draw the learning curves into a picture. With ``--serve``, serve the
@@ -63,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    arguments = parse_arguments(argv)
+    arguments = parse_arguments()
     if arguments.serve:
         return serve(arguments)
     with one_line_errors():

@@ -10,7 +10,6 @@ with the solution: in 95 of 100 runs their mean is within two standard errors of
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -31,7 +30,7 @@ from tetris.solver import solve
 from tetris.solver.value_iteration import MOST_GAMES, Solution
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Return the arguments of the command ``solve``; on an error, print one line and exit.
 
     `add_setting` adds an option with the help and the default of a training setting.
@@ -54,10 +53,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = "save the values of all boards, which define perfect play"
     add_option(output, "--out", "FILE.npz", text, read=path_ending(".npz"))
     add_flag(output, "--json", "print a JSON object")
-    return parser.parse_args(argv)
+    return parser.parse_args()
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Solve a small board by value iteration, and check the solution by playing games.
 
     The value of a board is the expected number of lines that perfect play clears from there.
@@ -67,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    arguments = parse_arguments(argv)
+    arguments = parse_arguments()
     with one_line_errors():
         rules = game_rules(arguments)
         device = choose_device(arguments.device)

@@ -11,7 +11,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,7 +48,7 @@ _INSTEAD_OF_GPU = "--device cpu in a new run"  # What an error recommends withou
 _ALLOWED_WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header", "note")
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Return the options of the command ``train`` that the user gave.
 
     An option that the user left out is not an attribute of the result. Its value comes from a
@@ -82,7 +82,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(run, "--note", "TEXT", text)
     text = "write curves for TensorBoard (extra tensorboard)"
     add_flag(run, "--tensorboard", text)
-    options = parser.parse_args(argv)
+    options = parser.parse_args()
     # A resumed run keeps its settings, so only a few options are allowed with --resume.
     if "resume" in options:
         refused = [name for name in vars(options) if name not in _ALLOWED_WITH_RESUME]
@@ -92,13 +92,13 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Train a controller in a new run, or resume a run, and return the exit status.
 
     `open_training` makes a `Training` of the options, and `train` runs it. The training has a
     recipe, which has all settings of the run, and a folder.
     """
-    options = parse_arguments(argv)
+    options = parse_arguments()
     # When the stack closes, it unlocks the folder of the run and disconnects the processes.
     with ExitStack() as stack:
         with one_line_errors():

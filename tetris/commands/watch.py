@@ -7,7 +7,7 @@ python -m tetris watch runs/mine --evolution evolution.gif
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -61,7 +61,7 @@ EXPORTS = {
 """The kinds of files that the command can write, by option: their suffix and their help."""
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     """Return the arguments of the command ``watch``; on an error, print one line and exit.
 
     `add_option` takes the name of an option, the placeholder of its value in the help, the help
@@ -89,7 +89,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         add_option(output, f"--{kind}", f"OUT{suffix}", text, read=path_ending(suffix))
     text = "write how generations of a run folder play, side by side, as a GIF and an MP4"
     add_option(output, "--evolution", "OUT.gif", text, read=path_ending(".gif"))
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args()
     if arguments.evolution is not None:
         for name, value in vars(arguments).items():
             is_own = name in ("source", "evolution", "feature_header")
@@ -305,7 +305,7 @@ def show_evolution(source: str | None, path: Path) -> None:
     print(f"{printable(path)}: {counted(run.generations, 'generation')}, {size}")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Show games of a controller or a replay, or write them to files.
 
     In a terminal the games are an animation. If stdout is not a terminal, they are printed as
@@ -314,7 +314,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    arguments = parse_arguments(argv)
+    arguments = parse_arguments()
     writes_files = bool(export_paths(arguments))
     with one_line_errors():
         if arguments.evolution is not None:

@@ -37,7 +37,8 @@ def start(*arguments: str, deferred: bool = False) -> int:
     try:
         cem.run.trainer.defers_sync = lambda device: deferred
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
-            code = train.main(arguments)
+            sys.argv[1:] = arguments
+            code = train.main()
     finally:
         os._exit(code)
 

@@ -137,7 +137,7 @@ def test_help_names_the_defaults(monkeypatch: pytest.MonkeyPatch, name: str) -> 
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
     with pytest.raises(SystemExit):
-        importlib.import_module(name).main([]) if name in SCRIPTS else command(name)([])
+        importlib.import_module(name).main() if name in SCRIPTS else command(name)([])
     for action in parsers[0]._actions:
         named = re.search(
             r"\(default: ([^ )]+)\)$", parsers[0]._get_formatter()._expand_help(action)
@@ -161,7 +161,8 @@ def test_a_run_has_the_defaults_that_its_help_names(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         training, "choose_device", lambda device, _: asked.append(device) or "python"
     )
-    recipe, _, _ = train.choose_run(train.parse_arguments([]))
+    monkeypatch.setattr(sys, "argv", ["train"])
+    recipe, _, _ = train.choose_run(train.parse_arguments())
     assert asked == [named.pop("device")]
     assert recipe == make_recipe("python", named)
 

@@ -17,7 +17,6 @@ from engine_games import every_feature, weights_for
 from pages import wasm
 
 from tetris import LinearController, Lookahead, Rules, Streams, published
-from tetris.commands.play import main
 from tetris.game.decisions import after_states, landing_row, place, play, with_next
 from tetris.game.feature_sets import feature_names
 from tetris.game.features import AfterState, column_heights
@@ -554,14 +553,10 @@ def test_a_controller_that_is_loaded_during_training_stays(
     assert sorted(menu[-2:]) == [["learned here", "learned here", 9], ["mine", "mine", 2]]
 
 
-def test_the_command_writes_the_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_the_page(tmp_path: Path, script: Any) -> None:
     out = tmp_path / "play.html"
-    assert (
-        main(["bcts", "--board", "10x10", "--seed", "3", "--no-open", "--out", str(out)]) == 0
-    )
-    size, address = capsys.readouterr().out.splitlines()
+    arguments = ("--board", "10x10", "--seed", 3, "--no-open", "--out", out)
+    size, address = script("tetris.commands.play", "bcts", *arguments).out.splitlines()
     assert size.startswith(f"{out}: ")
     assert address == f"to play, open {out.as_uri()} in a browser"
     text = out.read_text(encoding="utf-8")
