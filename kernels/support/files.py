@@ -12,11 +12,14 @@ from pathlib import Path
 
 from kernels.support.system import copy_mode, sync_folder
 
+StrPath = str | os.PathLike[str]
+"""A path as a text or as an object, such as a `Path`."""
+
 _LARGEST_FILE = 1 << 28  # bytes
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
 
 
-def check_own(path: str | os.PathLike[str]) -> None:
+def check_own(path: StrPath) -> None:
     """Raise OSError if a path is anything but a file, a folder or missing.
 
     The files in the folder of a run are checked before they are opened, because another user
@@ -35,7 +38,7 @@ def check_own(path: str | os.PathLike[str]) -> None:
         raise OSError(errno.EINVAL, f"expected a file of its own, got {kind}", str(path))
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
+def read_bytes(path: StrPath) -> bytes:
     """Return the content of a file.
 
     Raises:
@@ -49,7 +52,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 @contextlib.contextmanager
-def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+def named_errors(path: StrPath) -> Iterator[None]:
     """Add the name of a file to OSErrors, which have none if reading or writing fails."""
     try:
         yield
@@ -57,12 +60,12 @@ def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
+def write_text(path: StrPath, text: str) -> None:
     """Replace the content of a file by a text, encoded as UTF-8; see `write_bytes`."""
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+def write_bytes(path: StrPath, content: bytes) -> None:
     """Replace the content of a file atomically.
 
     After a kill or a power cut the file has its old content or its new one. The file keeps its
@@ -122,7 +125,7 @@ def discard_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _is_special(path: str | os.PathLike[str]) -> bool:
+def _is_special(path: StrPath) -> bool:
     """Return whether a path is a device, a pipe, a folder or an open file (/dev/stdout)."""
     if not os.path.exists(path):
         return False

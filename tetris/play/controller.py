@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kernels.support.files import check_own, read_bytes, write_text
+from kernels.support.files import StrPath, check_own, read_bytes, write_text
 from kernels.support.names import did_you_mean, meant_path, unknown_name
 from tetris.game.feature_sets import feature_names, feature_sets, split_units, weight_names
 from tetris.game.policy import Lookahead, Player, Policy
@@ -154,12 +154,12 @@ class LinearController:
         arguments["rules"] = Rules.from_dict(arguments["rules"])
         return cls(**arguments)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: StrPath) -> None:
         """Write the controller as JSON, atomically; OSError if the file cannot be written."""
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LinearController:
+    def load(cls, path: StrPath) -> LinearController:
         """Read a controller from a JSON file, or from the folder of a run.
 
         Raises:
@@ -247,7 +247,7 @@ def known_names() -> tuple[str, ...]:
     return (*PUBLISHED, *sorted(learned))
 
 
-def resolve(source: str | os.PathLike[str] | LinearController) -> LinearController:
+def resolve(source: StrPath | LinearController) -> LinearController:
     """Return the controller that a name, a file or the folder of a training run stands for.
 
     A name of a controller in this package has priority over a path: for a folder named

@@ -1,7 +1,6 @@
 """Features that users define: references in Python, and headers for the other engines."""
 
 import functools
-import os
 import re
 import runpy
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.support.files import read_bytes
+from kernels.support.files import StrPath, read_bytes
 from tetris.game import features
 from tetris.game.feature_sets import feature_sets
 from tetris.game.features import AfterState, Feature
@@ -100,7 +99,7 @@ def _checked_value(name: str, value: float | None) -> float:
     return number
 
 
-def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
+def feature_header(path: StrPath) -> tuple[str, ...]:
     """Register the features that a user's C++ header defines, for the C++ and CUDA engines.
 
     The reference engine needs a Python function for each of these features, registered before
@@ -144,7 +143,7 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     return tuple(headers)
 
 
-def _name_of(struct: str, path: str | os.PathLike[str]) -> str:
+def _name_of(struct: str, path: StrPath) -> str:
     """Return the name in Python of a feature that the header at ``path`` defines.
 
     A struct ``EmptyColumns`` in C++ is the feature ``empty_columns`` in Python.

@@ -1,6 +1,5 @@
 """A table of all placements of a piece on a board, with the controller's value of each."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from kernels.support.files import StrPath
 from tetris.game.decisions import (
     Rows,
     after_states,
@@ -271,7 +271,7 @@ def placement_table(
 
 
 def best_placement(
-    controller: LinearController | str | os.PathLike[str],
+    controller: LinearController | StrPath,
     board: Board,
     piece: str | int,
     next: str | int | None = None,  # noqa: A002 - the players' word for it

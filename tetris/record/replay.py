@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from kernels.support.checks import check_integer, check_uint64
-from kernels.support.files import read_bytes, write_text
+from kernels.support.files import StrPath, read_bytes, write_text
 from tetris.game import fumen
 from tetris.game.decisions import Rows, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
@@ -358,12 +357,12 @@ class Replay:
             lookahead=Lookahead(values.get("lookahead", Lookahead.NONE)),
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: StrPath) -> None:
         """Write the replay as JSON, atomically; OSError if the file cannot be written."""
         write_text(path, json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Replay:
+    def load(cls, path: StrPath) -> Replay:
         """Read a replay from a JSON file; `after_states` checks it against its seed.
 
         Raises:

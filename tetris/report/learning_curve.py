@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.support.files import write_bytes
+from kernels.support.files import StrPath, write_bytes
 from kernels.support.printable import printable
 from tetris.report.data import chart_values, with_distinct_names
 from tetris.training.run_folder import RunRecord, load_run
@@ -41,7 +41,7 @@ _DASHES = (":", "-", "--", "-.")
 
 
 def plot_learning_curve(
-    runs: RunRecord | str | os.PathLike[str] | Sequence[RunRecord | str | os.PathLike[str]],
+    runs: RunRecord | StrPath | Sequence[RunRecord | StrPath],
     axes: Any = None,
     across: str = "generation",
 ) -> Any:

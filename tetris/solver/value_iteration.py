@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from torch import Tensor
 from kernels.loader import Extension
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer, check_uint64
-from kernels.support.files import write_bytes
+from kernels.support.files import StrPath, write_bytes
 from kernels.support.progress import progress
 from tetris import Rules
 from tetris.game.decisions import after_states
@@ -158,7 +157,7 @@ class Solution:
         play(self.values, lines, signed64(seed), *_problem(self.rules), packed_pieces, count)
         return lines
 
-    def save(self, path: str | os.PathLike[str]) -> int:
+    def save(self, path: StrPath) -> int:
         """Write the solution as a NumPy archive; return the number of boards in it.
 
         The archive contains only the n boards with a value other than 0. The array ``boards``,
@@ -177,7 +176,7 @@ class Solution:
         return len(boards)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Solution:
+    def load(cls, path: StrPath) -> Solution:
         """Read a solution from a file that `save` wrote.
 
         The file contains only the boards with a value other than 0. In the solution every

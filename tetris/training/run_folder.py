@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import itertools
 import json
-import os
 import platform
 import shlex
 import subprocess
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 
 from kernels.support import system
-from kernels.support.files import check_own, named_errors, read_bytes, write_text
+from kernels.support.files import StrPath, check_own, named_errors, read_bytes, write_text
 from kernels.support.names import meant_path
 from kernels.support.printable import counted, printable
 from kernels.version import __version__
@@ -304,7 +303,7 @@ def board(record: Mapping[str, Any]) -> str:
     return f"{record['board_width']}x{record['board_height']}"
 
 
-def load_run(path: str | os.PathLike[str]) -> RunRecord:
+def load_run(path: StrPath) -> RunRecord:
     """Return the records of a run, finished or in progress, from its folder.
 
     Raises:

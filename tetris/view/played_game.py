@@ -1,7 +1,6 @@
 """A game with every placement, played in Python, which a notebook can show."""
 
 import html
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kernels.support.checks import check_integer, check_uint64
+from kernels.support.files import StrPath
 from kernels.support.printable import counted, printable
 from tetris.game.decisions import Pieces, Rows, play
 from tetris.game.features import AfterState
@@ -85,7 +85,7 @@ class PlayedGame:
 
 
 def play_game(
-    controller: LinearController | str | os.PathLike[str],
+    controller: LinearController | StrPath,
     seed: int = 1,
     *,
     rules: Rules | None = None,
