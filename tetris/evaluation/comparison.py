@@ -15,8 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kernels.support.printable import counted as count_of
-from kernels.support.printable import printable
+from kernels.support.printable import counted, printable
 from tetris import LinearController, Lookahead, Rules, published
 from tetris.evaluation.estimates import (
     MOST_ENDS,
@@ -211,10 +210,10 @@ def is_estimate(score: Score) -> bool:
     return "estimates" in score
 
 
-def counted(score: Score) -> str:
+def count_text(score: Score) -> str:
     """Return the number of games or estimates of a score, as text."""
     kind = "estimate" if is_estimate(score) else "game"
-    return count_of(score[f"{kind}s"], kind)
+    return counted(score[f"{kind}s"], kind)
 
 
 def score_table(scores: Sequence[Score]) -> str:
@@ -260,7 +259,7 @@ def _score_row(score: Score) -> list[str]:
         feature_label(features),
         format_lines(score["lines_per_game"]),
         interval_text(score),
-        counted(score),
+        count_text(score),
         f"{score['decisions']:,}",
         _speed_or_origin(score),
     ]

@@ -14,7 +14,7 @@ from tetris.evaluation.comparison import (
     PUBLISHED_SCORES,
     Game,
     Score,
-    counted,
+    count_text,
     game_of,
     interval_text,
     paper_text,
@@ -237,7 +237,7 @@ def _score_table(game: Game, scored: Sequence[tuple[str, Score]]) -> Table:
             name_cell,
             format_lines(score["lines_per_game"]),
             interval_text(score),
-            counted(score),  # The number of games, such as "1,009 games", or of estimates.
+            count_text(score),  # The number of games, such as "1,009 games", or of estimates.
             f"{score['decisions']:,}",
         ]
         if literature:
