@@ -6,7 +6,7 @@ from typing import Any
 from kernels import Extension
 from kernels.loader.extension import side_by_side
 from tetris import Lookahead, resolve, weight_names
-from tetris.play import engines as native
+from tetris.play import engines
 
 GOOD_CONTROLLERS = {
     **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},
@@ -33,10 +33,10 @@ def build_engines(
         lookaheads: The kinds of lookahead.
     """
     lists = dict.fromkeys(weight_names(name, width) for name, width in features)
-    extensions = [native.resampling_extension()]
+    extensions = [engines.resampling_extension()]
     for lookahead in lookaheads:
         for names in lists:
-            extensions += native.libraries(native.extension(names, lookahead), cuda=True)
+            extensions += engines.libraries(engines.extension(names, lookahead), cuda=True)
     side_by_side(Extension.build, extensions)
 
 

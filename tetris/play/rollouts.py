@@ -25,7 +25,7 @@ from tetris.game.piece_stream import Streams, packed_source
 from tetris.game.policy import Lookahead, Player, Policy
 from tetris.game.positions import Boards, read_boards
 from tetris.game.rules import RULES
-from tetris.play import engines as native
+from tetris.play import engines
 from tetris.play.devices import ENGINES, check_gpu
 from tetris.play.launch_pacing import LaunchPacer
 from tetris.play.quantized_weights import engine_weights, played_weights
@@ -135,8 +135,8 @@ class Rollout:
             self._played_weights = played_weights(self.weights, self.names)
         else:
             self._played_weights = engine_weights(self.weights, self.names)
-            library = native.extension(self.names, self.lookahead)
-            self.operators = native.load(library, cuda=on_gpu)
+            library = engines.extension(self.names, self.lookahead)
+            self.operators = engines.load(library, cuda=on_gpu)
             self._choose_pace()
 
     def _first_columns(self, boards: Boards | None) -> Tensor:

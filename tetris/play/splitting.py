@@ -42,7 +42,7 @@ from kernels.support.checks import check_integer
 from tetris.game.piece_stream import Streams
 from tetris.game.policy import Policy
 from tetris.game.rules import Rules
-from tetris.play import engines as native
+from tetris.play import engines
 from tetris.play.rollouts import Rollout, RolloutResult
 
 STEP = 4
@@ -179,7 +179,7 @@ class SplitRollout:
         # `StreamWeights` uses torch.
         operators = self._games.operators
         if device == "cuda":
-            operators = native.load(native.resampling_extension())
+            operators = engines.load(engines.resampling_extension())
         self._weights = StreamWeights(self._games, operators)
         # If pieces come in bags of seven, resample after every bag.
         self._step_size = BAG_STEP if streams.rules.pieces == "bag" else STEP

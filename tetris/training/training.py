@@ -31,7 +31,7 @@ from cem.run.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.extension import Extension, build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams
-from tetris.play import engines as native
+from tetris.play import engines
 from tetris.play.devices import NATIVE, check_gpu, choose_device, fall_back
 from tetris.record.numbers import format_lines
 from tetris.training import reference_check
@@ -140,10 +140,10 @@ def _required_libraries(recipe: Recipe) -> list[Extension]:
     if on_gpu and recipe.splits:
         # Importance splitting resamples games. The C++ engine contains this operation, but a
         # GPU needs a library of its own for it.
-        libraries.append(native.resampling_extension())
+        libraries.append(engines.resampling_extension())
     if recipe.device in NATIVE:  # "cpu" or "cuda"
-        engine = native.extension(recipe.names, recipe.lookahead)
-        libraries += native.libraries(engine, cuda=on_gpu)
+        engine = engines.extension(recipe.names, recipe.lookahead)
+        libraries += engines.libraries(engine, cuda=on_gpu)
     if recipe.backend != "torch":
         # An operator has a library in C++ and, for a GPU, another one in CUDA.
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
