@@ -121,8 +121,9 @@ def recorded_game(run: RunRecord) -> Replay:
     player = run.controller.player(rules, run.recipe.lookahead)
     game = play(PieceStream(rules, DEFAULT_SEED, stream=0), player, rules)
     placements = islice(game, GAME_DECISIONS)
-    controller = run.controller
-    return Replay.of(placements, rules, DEFAULT_SEED, 0, controller, lookahead=player.lookahead)
+    return Replay.of(
+        placements, rules, DEFAULT_SEED, 0, run.controller, lookahead=player.lookahead
+    )
 
 
 def seedless(run: RunRecord) -> str:

@@ -120,10 +120,9 @@ def prepare_engine(recipe: Recipe) -> None:
     """
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
-    names = recipe.names
     build_missing(_required_libraries(recipe))
     # The constructor of a rollout loads the engine. No game is played.
-    policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
+    policy = Policy([0.0] * len(recipe.names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
         reference_check.check_references(recipe.features, recipe.rules, recipe.device)
