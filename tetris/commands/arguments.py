@@ -227,6 +227,11 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
     return Rules.of(*Rules.parse_board(arguments.board), arguments.rule, arguments.pieces)
 
 
+def read_game(arguments: argparse.Namespace) -> tuple[Rules, Lookahead]:
+    """Return the rules and the lookahead of the options that `add_game` adds."""
+    return game_rules(arguments), Lookahead.of(arguments.pieces_known, arguments.lookahead)
+
+
 def read_trials(arguments: argparse.Namespace) -> list[Trial]:
     """Return a trial for each controller that was given to a `score_parser`.
 
@@ -234,8 +239,7 @@ def read_trials(arguments: argparse.Namespace) -> list[Trial]:
     play by the rules.
     """
     device = choose_device(arguments.device)
-    rules = game_rules(arguments)
-    lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
+    rules, lookahead = read_game(arguments)
     trials = []
     for text in arguments.controllers:
         controller = resolve(text)

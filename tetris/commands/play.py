@@ -11,14 +11,13 @@ from pathlib import Path
 
 from kernels.support.files import write_text
 from kernels.support.printable import printable
-from tetris import Lookahead
 from tetris.commands.arguments import (
     add_controller,
     add_flag,
     add_game,
     add_option,
     controller_for,
-    game_rules,
+    read_game,
 )
 from tetris.commands.command_line import Parser, one_line_errors, path_ending
 from tetris.record.numbers import file_size
@@ -44,8 +43,7 @@ def main() -> int:
     add_flag(output, "--no-open", "write the page without opening it")
     arguments = parser.parse_args()
     with one_line_errors():
-        rules = game_rules(arguments)
-        lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
+        rules, lookahead = read_game(arguments)
         label, controller = controller_for(arguments.source, rules)
         labelled_controller = replace(controller, name=label)
         seed = getattr(arguments, "seed", None)

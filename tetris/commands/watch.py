@@ -23,7 +23,7 @@ from tetris.commands.arguments import (
     add_game,
     add_option,
     controller_for,
-    game_rules,
+    read_game,
 )
 from tetris.commands.command_line import (
     Parser,
@@ -150,7 +150,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
         ValueError: If a file or an argument is not valid.
     """
     source = arguments.source
-    rules = game_rules(arguments)
+    rules, lookahead = read_game(arguments)
     replay = None if source is None else read_replay(source, rules)
     if replay is not None:
         # A replay has its own rules and pieces. So the options of the game must keep their
@@ -171,7 +171,6 @@ def read_show(arguments: argparse.Namespace) -> Show:
             replay.rules, replay.controller, replay.seed, label, replay, replay.lookahead
         )
     label, controller = controller_for(source, rules)
-    lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
     return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
 
 
