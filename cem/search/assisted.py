@@ -225,8 +225,8 @@ class ModelAssisted:
             if self._model.is_fitted:
                 self._evaluate_until_trusted(population)
                 self._predict_others(population)
-            # Without a model, no candidate has been evaluated or predicted yet.
-            self._evaluate_up_to(population, population.size)
+            else:
+                self._evaluate_up_to(population, population.size)
         fitness = self._problem.negate_if_maximizing(population.values)
         return Evaluation(
             torch.from_numpy(fitness),
@@ -252,15 +252,11 @@ class ModelAssisted:
             candidates[0] = best.candidate
             points[0] = best.point
             values[0] = best.value
-        self._fit()
-        return Generation(number, candidates, points, values)
-
-    def _fit(self) -> None:
-        """Fit the model to all points, in the coordinates of the distribution."""
         state = self._problem.optimizer.state
         assert state.factor is not None, "a model needs a full covariance"
         center = state.distribution[MEAN].double().numpy()
         self._model.fit(center, factor=state.factor.double().numpy())
+        return Generation(number, candidates, points, values)
 
     def _use_known_values(self, population: Generation) -> None:
         """Set the values of the candidates that were evaluated in earlier generations."""
@@ -346,9 +342,6 @@ class ModelAssisted:
     def _predict_others(self, population: Generation) -> None:
         """Set the values of candidates that were not evaluated to the model's predictions.
 
-        The model is fitted again, to the newest points, too. Otherwise it may go on to prefer
-        what these have shown to be bad, and the search may diverge.
-
         All predictions are shifted by the same amount, so that the best prediction of an
         evaluated candidate equals the best value. No predicted value may be better than this
         one. If every evaluation of the generation failed, the limit is the best value of all
@@ -356,9 +349,6 @@ class ModelAssisted:
         """
         is_missing = population.is_missing
         if not is_missing.any():
-            return
-        self._fit()
-        if not self._model.is_fitted:  # Numbers overflowed.
             return
         has_value = population.has_value
         predictions = self._model.predict(population.points)

@@ -406,7 +406,8 @@ class TestDefaults:
         alone = minimize(count, torch.ones(2), 1.0, vectorize="loop", **options)
         assert len(calls) == alone.evaluations
         together = minimize(sphere, torch.ones(2), 1.0, **options)
-        assert together.evaluations == together.generations * 6
+        size = together.settings["population_size"]
+        assert together.evaluations == together.generations * size
 
     def test_noise_is_seen_and_the_mean_of_a_larger_population_is_the_answer(self):
         # Standard deviation 1 on a sphere in ten dimensions. A small population ends at a gap
