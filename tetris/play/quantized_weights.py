@@ -142,6 +142,8 @@ def engine_weights(weights: Tensor, names: tuple[str, ...]) -> Tensor:
     """
     integers, _ = quantized_weights(weights, names)
     indices = _weight_indices(names, integers.device)
+    if indices is None:
+        return integers
     zero = torch.zeros_like(integers[:, :1])
     parts = [torch.cat([integers, zero], 1)[:, indices]]
     layout = layout_of(names)
@@ -155,15 +157,17 @@ def engine_weights(weights: Tensor, names: tuple[str, ...]) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor:
+def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor | None:
     """Return where the engine's weights come from: indices into the weights of ``names``.
 
     The engine takes a weight for each of its own features, and then tables of weights. For each
     of these numbers, the result has the index of the feature with this weight. If there is no
     such feature, the index is ``len(names)``, where the caller adds a zero. Hidden units are
-    not included.
+    not included. The result is None if the engine takes the weights as they are.
     """
     engine_names = engine_features(names)
+    if engine_names == names:
+        return None
     index_of = {name: index for index, name in enumerate(names)}
     zero = len(names)
     indices = [index_of.get(name, zero) for name in engine_names]
