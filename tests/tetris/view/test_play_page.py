@@ -456,6 +456,15 @@ def test_the_next_pieces_are_in_sight_in_a_small_window(
     assert max(bottoms) <= size[1]
 
 
+def test_the_agents_board_can_be_read_on_a_low_tablet(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    browser_page.resize(960, 520)
+    browser_page.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    page = opened(browser_page, tmp_path, published("dt20"), Rules())
+    assert page.evaluate("document.querySelector('.rival .board').clientWidth") >= 60
+
+
 def test_a_screen_reader_names_every_dialog() -> None:
     page = play_page(published("dt20"), Rules())
     names = re.findall(r'<dialog id="\w+" aria-labelledby="(\w+)">', page)
