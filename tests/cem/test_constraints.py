@@ -34,13 +34,13 @@ def simulate(*x):
 
 
 def distance(x):
-    return simulate(*x)[0]
+    return simulate(*x.tolist())[0]
 
 
 def limit(x, *failing):
     """A constraint whose simulation the objective has just run, in the same process."""
     hits = simulate.cache_info().hits
-    value = float(simulate(*x)[1])
+    value = float(simulate(*x.tolist())[1])
     assert simulate.cache_info().hits == hits + 1
     assert multiprocessing.parent_process() or not failing
     return value / float(x[0] not in failing)
@@ -329,7 +329,7 @@ class TestForms:
         self, tmp_path
     ):
         def value(x):
-            values.append(simulate(*x)[0])
+            values.append(simulate(*x.tolist())[0])
             if len(values) in (7, 80):  # in the descent, and after it
                 signal.raise_signal(signal.SIGTERM)
             return values[-1]
@@ -338,9 +338,10 @@ class TestForms:
         simulate.cache_clear()
         options = {"constraints": [limit, lambda x: x[1:] - 9], "vectorize": "loop"}
         options.update(budget=90, seed=1)
-        known = minimize(distance, 2 * START, 1.0, **options)
+        start = torch.from_numpy(2 * START)
+        known = minimize(distance, start, 1.0, **options)
         for count in (7, 80, known.evaluations):
-            result = minimize(value, 2 * START, 1.0, **options, checkpoint=tmp_path)
+            result = minimize(value, start, 1.0, **options, checkpoint=tmp_path)
             assert len(values) == result.evaluations == count
         assert (result.x == known.x).all()
 
