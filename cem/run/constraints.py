@@ -291,19 +291,20 @@ class Constraints:
         def of_rows(candidates: Any) -> Any:
             nonlocal like
             rows, device = on_host(candidates)
+            known = []
             for row in rows:
-                if row.tobytes() in self._remembered:
-                    continue
-                try:
-                    values = evaluate_constraints(self.of_one, row, device)
-                except self._catch:
-                    values = []
-                self.remember(row, values)
-            known = [self._remembered[row.tobytes()] for row in rows]
-            found = [values[index] if values else math.nan for values in known]
+                values = self._remembered.get(row.tobytes())
+                if values is None:
+                    try:
+                        outcomes = evaluate_constraints(self.of_one, row, device)
+                    except self._catch:
+                        outcomes = []
+                    values = self.remember(row, outcomes)
+                known.append(values)
             # NaN gets the shape of the other values, also of those of earlier calls.
-            like, *columns = np.broadcast_arrays(like, *found)
-            return np.stack(columns)
+            like = next((values[index] for values in known if values), like)
+            failed = np.full(like.shape, math.nan)
+            return np.stack([values[index] if values else failed for values in known])
 
         return of_rows
 

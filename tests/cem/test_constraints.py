@@ -367,6 +367,10 @@ class TestForms:
             assert (result.fun < 2.1, result.violation) == (True, 0.0)
             assert "division by zero" in result.failed[0].message
 
+    def test_whose_number_changes_are_an_error(self):
+        with pytest.raises(ValueError, match="must have the same shape"):
+            Constraints(lambda x: x[: int(x[0])], vectorize="loop")(np.array([[1, 2], [2, 2]]))
+
     def test_that_mix_candidates_are_an_error(self):
         with pytest.raises(ValueError, match="depend on the others: functions of one"):
             minimize(sphere, START, 1.0, constraints=lambda x: x @ START - x.sum(), seed=1)
