@@ -269,11 +269,13 @@ class Constraints:
 
         Args:
             row: The candidate, an array of shape (dim,).
-            values: The values of each constraint of ``of_one``. None at all: it failed.
+            values: The values of each constraint of ``of_one``. None at all: it failed, but
+                the values of an equal candidate remain.
         """
+        key = row.tobytes()
         arrays = [_numbers(numbers).flatten() for numbers in values]
-        self._remembered[row.tobytes()] = arrays
-        return arrays
+        self._remembered[key] = arrays or self._remembered.get(key, [])
+        return self._remembered[key]
 
     def _map_rows(self, like: Any, *of_one: Any) -> Callable[[Any], Any]:
         """Add a constraint to ``of_one``, and return it as a function of a population.

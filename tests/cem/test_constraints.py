@@ -367,6 +367,12 @@ class TestForms:
             assert (result.fun < 2.1, result.violation) == (True, 0.0)
             assert "division by zero" in result.failed[0].message
 
+    def test_of_a_candidate_remain_if_an_equal_one_fails(self):
+        constraints = Constraints(lambda x: x, vectorize="loop")
+        for values in ([[3.0, 4.0]], []):
+            constraints.remember(START, values)
+        assert constraints(START[None])[0].tolist() == [[3.0, 4.0]]
+
     def test_whose_number_changes_are_an_error(self):
         with pytest.raises(ValueError, match="must have the same shape"):
             Constraints(lambda x: x[: int(x[0])], vectorize="loop")(np.array([[1, 2], [2, 2]]))
