@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 60_430,
-    ("tetris", PYTHON): 50_410,
-    ("tetris", NATIVE): 57_655,
-    ("kernels", PYTHON): 19_770,
-    ("kernels", NATIVE): 46_617,
-    ("scripts", PYTHON): 31_750,
-    ("tests", PYTHON + NATIVE): 148_255,
+    ("cem", PYTHON): 61_280,
+    ("tetris", PYTHON): 49_490,
+    ("tetris", NATIVE): 57_845,
+    ("kernels", PYTHON): 19_845,
+    ("kernels", NATIVE): 46_620,
+    ("scripts", PYTHON): 31_900,
+    ("tests", PYTHON + NATIVE): 150_520,
 }
 WORDS = 22_000  # of README and docs
 
