@@ -91,7 +91,7 @@ class Journal:
         for record in self._select(is_new=True):
             x = record["x"]
             if record["fate"] == _CONSTRAINTS:
-                # If a write was interrupted, there are records without a candidate before this.
+                # Another rank's file may still end with constraints without a candidate.
                 constraints = [*constraints[: record["index"]], x]
                 continue
             fitness = float(record["fitness"])
@@ -147,11 +147,21 @@ class Journal:
             self._file.close()
 
     def _remove_incomplete_end(self) -> bytes:
-        """Remove an incomplete record at the end of this rank's file; return its first line."""
+        """Remove what an interrupted write left in this rank's file; return its first line.
+
+        This is an incomplete record, and the constraints of a candidate that is missing.
+        """
         check_own(self._path)
         with self._path.open("ab") as file:
             header, count = self._measure(self._path)
-            file.truncate(len(header) + count * self._record_type.itemsize)
+            size = self._record_type.itemsize
+            end = len(header) + count * size
+            while end > len(header):
+                last = np.fromfile(self._path, self._record_type, 1, offset=end - size)
+                if last["fate"] != _CONSTRAINTS:
+                    break
+                end -= size
+            file.truncate(end)
         return header
 
     def _measure(self, path: Path) -> tuple[bytes, int]:

@@ -20,6 +20,7 @@ from cem import (
     StopRequest,
     minimize,
 )
+from cem.run.candidate import Candidate, Fate
 from cem.run.evaluator import Evaluator
 from cem.run.journal import Journal
 
@@ -413,6 +414,26 @@ def test_a_journal_spares_the_candidates_of_a_former_run(tmp_path):
     assert str(journal.fitness.tolist()) == str([math.inf, math.nan, 0.1] * 2)
     with pytest.raises(CheckpointError, match="another run: expected objective = 'g'"):
         Journal(path, {**search, "objective": "g"}, 0)
+
+
+def test_a_candidate_has_no_constraints_of_one_whose_record_was_never_written(tmp_path):
+    path, search = tmp_path / "evaluations.journal", {"objective": "f", "mean": [0.0, 0.0]}
+
+    def write(row, constraints):
+        journal = Journal(path, search, 0)
+        candidate = Candidate(0, 0, row, row, None, fate=Fate.DONE, fitness=1.0)
+        candidate.constraints = constraints
+        journal.write(0, 0, candidate)
+        journal.close()
+
+    write(np.zeros(2), [np.array([5.0])])
+    records = path.read_bytes()
+    size = (len(records) - len(records.splitlines(keepends=True)[0])) // 2
+    path.write_bytes(records[:-size])  # The disk is full: the record of the candidate is lost.
+    write(np.ones(2), ())
+    journal = Journal(path, search, 0)
+    assert journal.take(np.ones(2)) == (1.0, [])
+    journal.close()
 
 
 @pytest.mark.parametrize(
