@@ -325,9 +325,7 @@ class CrossEntropyMethod:
         self._extend_variance_schedule(self._generation + 1)
         self._state = tell(self._state, candidates, fitness)
         self._generation += 1
-        self._asked = 0
-        self._drawn = None
-        self._snapshot = None
+        self._forget_candidates()
 
     def _complete_population(
         self, candidates: Tensor, fitness: Tensor
@@ -485,9 +483,7 @@ class CrossEntropyMethod:
                 )
             self._state = graph(self._state)
             self._generation = last_generation
-            self._asked = 0
-            self._drawn = None
-            self._snapshot = None
+            self._forget_candidates()
             return graph
 
         return replay
@@ -767,12 +763,16 @@ class CrossEntropyMethod:
         """Continue from a state, and discard what belongs to earlier generations."""
         self._state = state
         self._generation = generation
-        self._asked = 0
-        self._drawn = None
+        self._forget_candidates()
         self._parts = []
         self._num_told = 0
-        self._snapshot = None
         self._termination = None
+
+    def _forget_candidates(self) -> None:
+        """Forget the candidates and the snapshot of the last generation."""
+        self._asked = 0
+        self._drawn = None
+        self._snapshot = None
 
     def _extend_variance_schedule(self, generations: int) -> None:
         """Extend the table of the extra variance to at least ``generations`` generations."""

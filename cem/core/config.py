@@ -143,6 +143,11 @@ class CEMConfig:
                 raise TypeError(f"expected the members of cem.families.Family, got {family!r}")
 
     @property
+    def num_discrete(self) -> int:
+        """The number of columns of the families, the last ones of a candidate."""
+        return sum(family.columns for family in self.families)
+
+    @property
     def schedule(self) -> VarianceSchedule:
         """``variance_schedule`` as a function."""
         return self.variance_schedule  # type: ignore[return-value]

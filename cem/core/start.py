@@ -58,8 +58,7 @@ def init(  # noqa: PLR0913 - an option for each setting
     if integers is not None and box is not None:
         box = _without_integers(box, integers)
     if population_size is None:
-        discrete = sum(family.columns for family in families)
-        population_size = config.population_of(normal + discrete)
+        population_size = config.population_of(normal + config.num_discrete)
     backend = choose_backend(backend, device, _operators_of(config, dim))
     settings, weights = _choose_settings(
         config,

@@ -53,7 +53,7 @@ class Settings:
     @property
     def dim(self) -> int:
         """The number of columns of a candidate."""
-        return self.normal + sum(family.columns for family in self.families)
+        return self.normal + self.config.num_discrete
 
 
 # The settings are part of the structure of a state and not a leaf. So transforms such as vmap

@@ -293,22 +293,24 @@ class Constraints:
         def of_rows(candidates: Any) -> Any:
             nonlocal like
             rows, device = on_host(candidates)
-            known = []
-            for row in rows:
-                values = self._remembered.get(row.tobytes())
-                if values is None:
-                    try:
-                        outcomes = evaluate_constraints(self.of_one, row, device)
-                    except self._catch:
-                        outcomes = []
-                    values = self.remember(row, outcomes)
-                known.append(values)
+            known = [self._recall(row, device) for row in rows]
             # NaN gets the shape of the other values, also of those of earlier calls.
             like = next((values[index] for values in known if values), like)
             failed = np.full(like.shape, math.nan)
             return np.stack([values[index] if values else failed for values in known])
 
         return of_rows
+
+    def _recall(self, row: Any, device: Any) -> list[Any]:
+        """Return the remembered values of a candidate's constraints, or evaluate them."""
+        values = self._remembered.get(row.tobytes())
+        if values is not None:
+            return values
+        try:
+            outcomes = evaluate_constraints(self.of_one, row, device)
+        except self._catch:
+            outcomes = []
+        return self.remember(row, outcomes)
 
     def judge(self, candidates: Any, values: Any) -> _Population:
         """Return candidates' values and how well they satisfy the constraints."""

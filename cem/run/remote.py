@@ -96,26 +96,10 @@ def evaluate(objective: Any, item: Any) -> tuple[Any, ...]:
     """
     function, num_arguments, catch, *constraints = objective
     generation, device, _, row = item
-    word = "DONE"
-    try:
-        arguments = (copy_row(row, device), generation)[:num_arguments]
-        value = function(*arguments)
-    except catch as error:
-        word, value = "FAILED", error
-    except Exception as error:
-        return "RAISED", error
-    # A tensor or array without dimensions becomes a number, and a masked one NaN.
-    if getattr(value, "shape", None) == ():
-        is_masked = getattr(value, "mask", False)
-        value = math.nan if is_masked else value.item()
-    if word == "DONE":
-        if not isinstance(value, Real):
-            message = (
-                "expected a number as the fitness of a candidate, of residuals the sum of "
-                f"their squares, got {reprlib.repr(value)}"
-            )
-            return "RAISED", TypeError(message)
-        value = float(value)
+    arguments = (copy_row(row, device), generation)[:num_arguments]
+    word, value = _evaluate_function(function, arguments, catch)
+    if word == "RAISED":
+        return word, value
     try:
         # A failed candidate has constraints, too: the objective may be undefined outside.
         return word, value, *evaluate_constraints(constraints, row, device)
@@ -123,6 +107,27 @@ def evaluate(objective: Any, item: Any) -> tuple[Any, ...]:
         return "FAILED", error
     except Exception as error:
         return "RAISED", error
+
+
+def _evaluate_function(function: Any, arguments: Any, catch: Any) -> tuple[str, Any]:
+    """Return the fitness that a function returns, as the first two results of ``evaluate``."""
+    try:
+        value = function(*arguments)
+    except catch as error:
+        return "FAILED", error
+    except Exception as error:
+        return "RAISED", error
+    # A tensor or array without dimensions becomes a number, and a masked one NaN.
+    if getattr(value, "shape", None) == ():
+        is_masked = getattr(value, "mask", False)
+        value = math.nan if is_masked else value.item()
+    if not isinstance(value, Real):
+        message = (
+            "expected a number as the fitness of a candidate, of residuals the sum of their "
+            f"squares, got {reprlib.repr(value)}"
+        )
+        return "RAISED", TypeError(message)
+    return "DONE", float(value)
 
 
 def evaluate_constraints(constraints: Any, row: Any, device: Any) -> list[Any]:

@@ -367,12 +367,11 @@ class Trainer:
             evaluate = partial(self._objective, copy_of(candidates), optimizer.generation)
             # After every evaluation the ranks agree whether to stop, whatever the objective.
             evaluation = as_evaluation(ranks.run_collective(evaluate, self.stop))
-            is_on_gpu = getattr(evaluation.fitness, "is_cuda", False)
             is_queue_empty = optimizer.generation == self._recorded.generation
-            if optimizer.device.type == "cuda" and is_queue_empty and not is_on_gpu:
-                # The host has waited for the fitness. Evaluating the next generation before
-                # this one is recorded would save no time, and perhaps be in vain.
-                self._defers_sync = False
+            if self._defers_sync and is_queue_empty and optimizer.device.type == "cuda":
+                # Fitness on the CPU: the host has waited for it. Evaluating the next generation
+                # before this one is recorded would save no time, and perhaps be in vain.
+                self._defers_sync = getattr(evaluation.fitness, "is_cuda", False)
             # Asynchronous candidates may belong to earlier distributions. The lag is how far
             # the mean has moved since.
             if evaluation.lag is not None:

@@ -490,9 +490,8 @@ def _choose_starts(
     # A mean has no values for choices and permutations, which are the last columns of a
     # candidate.
     config = options["config"]
-    families = () if config is None else config.families
-    discrete = sum(family.columns for family in families)
-    known = known.numbers(known.candidates.shape[1] - discrete)
+    num_discrete = 0 if config is None else config.num_discrete
+    known = known.numbers(known.candidates.shape[1] - num_discrete)
     first_mean, first_std = known.mean_and_std(maximize, restart.std)
     if isinstance(mean, Tensor):
         first_mean = torch.from_numpy(first_mean).to(mean)

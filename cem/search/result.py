@@ -127,10 +127,9 @@ class Result(Generic[_Vector]):
         """
         if self._evaluations is None:
             return None
-        families = self.settings["config"].families
         dim = self._evaluations.candidates.shape[1]
         # The other columns of a candidate belong to the families of discrete parameters.
-        num_numbers = dim - sum(family.columns for family in families)
+        num_numbers = dim - self.settings["config"].num_discrete
         return fit_response(self._evaluations, self._space, num_numbers, self._maximize)
 
     @cached_property
