@@ -47,6 +47,8 @@ _FIRST_CURVATURE_WITH_CONSTRAINTS = 0.1
 _ROUNDING = 1e-12  # the largest difference of two values of one point that is rounding
 _NOISY = 1e-3  # a larger one hides the slopes; both are relative to the range of values
 _NOISE_FACTOR = 10.0  # noise is at most about this many differences of two values of one point
+_SHORTEST_DIFFERENCE = 1e-2  # relative to the difference where the curvature is not known
+_TINY = 1e-300  # replaces a value of 0, by which nothing can be divided
 
 
 class _Parabola(NamedTuple):
@@ -284,13 +286,29 @@ class Descent:
     def _lengths_of_differences(self) -> Any:
         """Return the lengths of forward differences, shape (d,), in units of the parameters.
 
-        With noise they are those of J. J. More and S. M. Wild, Estimating Derivatives of Noisy
-        Simulations, ACM TOMS 38, 2012: in standard deviations the root of the relative noise.
+        They are those of J. J. More and S. M. Wild, Estimating Derivatives of Noisy
+        Simulations, ACM TOMS 38, 2012. If a value f is only rounded, the error is least at the
+        length h with h^4 = 8 (precision f / curvature)^2. With noise the length is, in standard
+        deviations, the root of the relative noise.
         """
-        exact = self._relative_difference * np.maximum(self._scale, np.abs(self._x))
-        lengths = np.maximum(exact, math.sqrt(_NOISE_FACTOR * self._noise) * self._width)
+        value = self._outcome[0]
+        units = np.maximum(self._scale, np.abs(self._x))
+        # The squares of the numbers by which the differences are shorter.
+        excess = self._curvatures() * units**2 / (math.sqrt(8) * max(abs(value), _TINY))
+        shares = 1 / np.sqrt(np.clip(excess, 1.0, _SHORTEST_DIFFERENCE**-2))
+        lengths = self._relative_difference * shares * units
+        lengths = np.maximum(lengths, math.sqrt(_NOISE_FACTOR * self._noise) * self._width)
         # One of the two points at this distance must be within the bounds.
         return np.minimum(lengths, (self._high - self._low) / 2)
+
+    def _curvatures(self) -> Any:
+        """Return the curvature along each parameter, shape (d,), 0 if it is not known.
+
+        With constraints it is not known: the curvature of the descent is the Lagrangian's.
+        """
+        if self._last_derivatives is None or self._has_constraints:
+            return np.zeros(len(self._scale))
+        return np.diag(self._curvature) / self._scale**2
 
     def _derivatives(self) -> Any:
         """Return the derivatives by forward differences, shape (1 + m, d), in scaled units.
@@ -310,6 +328,8 @@ class Descent:
         # The changes of the outcome have the shape (n, 1 + m), and the slopes (1 + m, n).
         changes = self._outcomes_of(points) - self._outcome
         slopes = changes.T / actual_steps
+        # A difference is the slope at the middle of its step, if the curvature is constant.
+        slopes[0] -= self._curvatures()[free] * actual_steps / 2
         derivatives = np.zeros((len(self._outcome), len(self._x)))
         derivatives[:, free] = self._scale[free] * slopes
         return derivatives

@@ -177,6 +177,15 @@ class TestDescent:
             paths.append([(x / unit).tolist() for x, _ in descent.path])
         assert paths == [paths[0]] * 4
 
+    def test_differences_are_short_where_the_curvature_is_large(self):
+        curvatures = np.logspace(0, 6, 5)
+        axes = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 5)))[0]
+        descent, _ = self.descent(
+            lambda x: 1.0 + curvatures @ (axes @ x) ** 2, np.arange(5.0), np.ones(5)
+        )
+        descent.run(150)
+        assert min(outcome[0] for _, outcome in descent.path) < 1.0 + 1e-12
+
     def test_a_function_without_slope_takes_no_step(self):
         descent, evaluations = self.descent(lambda x: 1.0, [0.0, 0.0], [1.0, 1.0])
         descent.run(100)
