@@ -187,7 +187,8 @@ class Poisson(IndependentDistribution):
         greatest_rate = float(self.rate.max())
         # The probability of a greater count is below 1e-16.
         greatest_count = int(greatest_rate + 12 * greatest_rate**0.5 + 30)
-        count = torch.arange(greatest_count, device=u.device)
+        # Of integers, torch computes logarithms in its default dtype.
+        count = torch.arange(greatest_count, dtype=torch.float64, device=u.device)
         # The distribution functions of the d components, shape (d, counts).
         cdf = distributions.Poisson(self.rate.unsqueeze(1)).log_prob(count).exp().cumsum(1)
         return Tensor.double(torch.searchsorted(cdf, u.T.contiguous()).T)

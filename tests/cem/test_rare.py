@@ -204,6 +204,7 @@ def test_degenerate_weights_are_doubtful() -> None:
         Weibull(2.0, [3.0]),
         Normal([1.0], 2.0),
         Poisson([3.0]),
+        Poisson([1e6]),
         Bernoulli([0.3]),
     ],
 )
