@@ -66,7 +66,8 @@ class Result(Generic[_Vector]):
         restarts: The number of restarts, 0 for a single search.
         failures: The number of candidates that failed: by an exception, a timeout, a worker
             that died, NaN, or the infinity on the bad side. A resumed search includes earlier
-            failures only if candidates were evaluated one by one.
+            failures only if candidates were evaluated one by one. If ranks share the
+            candidates, these and ``failed`` are those of this rank.
         failed: The last 1,000 candidates of this call that were evaluated one by one and
             failed, except those whose fitness is not finite: a list of tuples (generation,
             number, fate, message), see ``cem.run.candidate.Failure``.
@@ -268,11 +269,13 @@ def build_result(
     if ranks.count() == 1 and wastes_nothing:
         # The evaluator also counts the candidates of an interrupted generation.
         evaluations = max(evaluations, evaluator.evaluations)
-        if plan.constraints is None and evaluator.best is not None:
-            candidate, fitness = evaluator.best
-            if history.better(fitness, fun) == fitness:
-                x = candidate
-                fun = fitness
+    # Each rank remembers the best of its own share, but all have to return the same.
+    best = ranks.broadcast(lambda: evaluator.best)
+    if plan.constraints is None and best is not None:
+        candidate, fitness = best
+        if history.better(fitness, fun) == fitness:
+            x = candidate
+            fun = fitness
     if 0.0 < search.violation < math.inf:
         message = _INFEASIBLE.format(search.violation)
         warn(message)

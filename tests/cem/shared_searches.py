@@ -81,6 +81,7 @@ def main(folder):
         "plain": found(seed=1),
         "restarts": found(seed=2, restarts=2, target=-1.0),
         "bounds": found(seed=3, bounds=(-1.0, 2.0)),
+        "known": found(seed=7, evaluated=([[3.0] * 5, [0.0] * 5], [-1.0, 45.0])),
         "saved": found(seed=4, checkpoint=Path(folder, "search")),
         "saved again": found(checkpoint=Path(folder, "search")),
         "interrupted by a callback": interrupted_by_a_callback(),

@@ -37,7 +37,16 @@ def test_ranks_find_what_one_process_finds(tmp_path):
     (tmp_path / "alone").mkdir()
     (alone,), reports = run(1, tmp_path / "alone"), run(count, tmp_path)
     for report in reports:
-        same = ("plain", "restarts", "bounds", "saved", "saved again", "failed", "list")
+        same = (
+            "plain",
+            "restarts",
+            "bounds",
+            "known",
+            "saved",
+            "saved again",
+            "failed",
+            "list",
+        )
         assert {name: report[name] for name in same} == {name: alone[name] for name in same}
         assert report["saved again"]["x"] == report["saved"]["x"]
         assert report["interrupted by a callback"] == ["requested", True]
