@@ -104,6 +104,7 @@ class Trainer:
         optimizer: The optimizer. Before and after a run its state is that of the last recorded
             generation.
         stop: The request to stop; objectives may call ``stop.check()``.
+        ended_by: The callbacks that have ended the last run.
         elapsed_s: The wall time of all generations recorded so far, in seconds.
     """
 
@@ -255,6 +256,7 @@ class Trainer:
         self._saved_at = time.monotonic()
         # The number of consecutive generations in which every candidate failed.
         self._failures = 0
+        self.ended_by: list[Callback] = []
         # The time after which ``_wait`` no longer waits for the device. It is infinite until a
         # stop is requested.
         self._give_up_at = math.inf
@@ -463,6 +465,8 @@ class Trainer:
     def _call_callbacks(self, record: GenerationRecord) -> None:
         """Call ``on_generation`` of this rank's callbacks.
 
+        All of them get the record, because the generation counts, also if one ends the run.
+
         Raises:
             Interrupted: If a callback raises Interrupted or StopIteration to end the run.
         """
@@ -471,9 +475,12 @@ class Trainer:
                 callback.on_generation(record)
             except (Interrupted, StopIteration):
                 if callback.on_every_rank or ranks.count() == 1:
-                    raise Interrupted("a callback ended the run") from None
-                # Only rank 0 ran it. The ranks agree on this request, and so they end together.
-                self.stop.request()
+                    self.ended_by.append(callback)
+                else:
+                    # Only rank 0 ran it. The ranks agree on this request, and end together.
+                    self.stop.request()
+        if self.ended_by:
+            raise Interrupted("a callback ended the run")
 
     def _wait(self, snapshot: Snapshot) -> None:
         """Wait until a snapshot has arrived on the host.

@@ -247,10 +247,11 @@ class Search:
         # A resumed search may have ended before. The monitor then has a reason already.
         if reason is None:
             trainer_reason = self._trainer.run().reason
-            # If the monitor has ended the search, it knows why. Otherwise the trainer returns
-            # the name of a reason, or "finished" after the last generation of the budget.
+            # If the monitor alone has ended the search, it knows why. Otherwise the trainer
+            # returns the name of a reason, or "finished" after the last generation of the
+            # budget.
             reason = self._monitor.reason
-            if reason is None:
+            if reason is None or self._trainer.ended_by != [self._monitor]:
                 is_finished = trainer_reason == "finished"
                 reason = Reason.BUDGET if is_finished else Reason[trainer_reason.upper()]
         optimizer = self.optimizer

@@ -187,6 +187,7 @@ class TestReasons:
 
         result = minimize(sphere, START, 1.0, callbacks=[third_ends], seed=1)
         assert (result.reason, result.generations, result.success) == ("requested", 3, False)
+        assert len(result.history["best_fitness"]) == 3  # a later callback gets the record
 
     @pytest.mark.parametrize(("good", "reason"), [(0, "failed"), (2, "budget")])
     def test_where_all_candidates_fail_the_search_begins_again_while_there_is_budget(
