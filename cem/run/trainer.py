@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal
@@ -251,8 +252,7 @@ class Trainer:
         Interrupted ends the run, too. If no other reason applies then, the reason is
         "requested".
         """
-        # The snapshot that was recorded last.
-        self._recorded = self.optimizer.snapshot()
+        self._remember(self.optimizer.snapshot())
         self._saved_at = time.monotonic()
         # The number of consecutive generations in which every candidate failed.
         self._failures = 0
@@ -269,7 +269,16 @@ class Trainer:
             # Generations that were run but not recorded are dropped.
             if self.optimizer.generation != self._recorded.generation:
                 self.optimizer.rewind(self._recorded)
+            if self._stateful is not None:
+                self._stateful.load_state_dict(self._recorded_objective)
         return self._reason_to_stop() or "requested"
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        """Store the snapshot that was recorded last, with the objective's state after it."""
+        self._recorded = snapshot
+        if self._stateful is not None:
+            # A generation that is dropped may have changed the state.
+            self._recorded_objective = deepcopy(self._stateful.state_dict())
 
     def _run_and_record(self) -> None:
         """Run generations and record each, until there is a reason to stop.
@@ -445,7 +454,7 @@ class Trainer:
         # ``due`` is a pair: the reason to stop, and the number of the signal.
         stop_before, _ = self.stop.due
         generations = snapshot.generation - self._recorded.generation
-        self._recorded = snapshot
+        self._remember(snapshot)
         self._failures = self._failures + 1 if snapshot.failed else 0
         self.elapsed_s += seconds
         record = snapshot.record(seconds, self.elapsed_s, generations)

@@ -389,6 +389,7 @@ def test_the_state_of_an_objective_is_that_of_the_generation_that_is_saved(sync,
         return sphere(candidates, generation)
 
     objective.state_dict = lambda: {"calls": len(calls)}
+    objective.load_state_dict = lambda state: None
     checkpointer = Checkpointer(tmp_path)
     trainer = Trainer(
         make(),
@@ -402,3 +403,21 @@ def test_the_state_of_an_objective_is_that_of_the_generation_that_is_saved(sync,
         trainer.run()
     loaded = checkpointer.load_latest()
     assert (loaded.step, loaded.state["objective"]) == (3, {"calls": 3})
+
+
+def test_a_dropped_generation_does_not_change_the_state_of_the_objective(tmp_path):
+    calls = torch.zeros(1)
+
+    def objective(candidates, generation):
+        calls.add_(1)
+        if generation == 3:
+            raise Interrupted
+        return sphere(candidates, generation)
+
+    objective.state_dict = lambda: {"calls": calls}
+    objective.load_state_dict = lambda state: calls.copy_(state["calls"])
+    checkpointer = Checkpointer(tmp_path)
+    Trainer(
+        make(), objective, record_every=2, checkpointer=checkpointer, stateful=objective
+    ).run()
+    assert checkpointer.load_latest().state["objective"]["calls"] == calls == 2
