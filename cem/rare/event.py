@@ -36,7 +36,8 @@ class RareEvent(Generic[_Member]):
         relative_error: The standard error divided by the estimate; infinite if the estimate is
             0.
         interval: The log-normal 95 % interval. If the estimate is 0, it is (0, bound), where
-            bound is the upper end of the interval for P(score >= the last level).
+            bound is the upper end of the interval for P(score >= the last level), or 1 if that
+            has too few effective samples or a tail index above 0.5.
         levels: The rising levels. The last one is the level of the event if it was reached.
         members: The distribution fitted at each level.
         parameters: The last of them, from which the final samples were drawn.
@@ -210,7 +211,9 @@ def rare_event_probability(
     high = estimate.high
     if estimate.mean == 0.0:
         # No sample is in the event, which is less probable than to reach the last level.
-        high = _estimate(log_weights, scores >= levels[-1]).high
+        above = _estimate(log_weights, scores >= levels[-1])
+        is_doubtful = any(_doubts(above, levels[-1], levels, 0, size))
+        high = 1.0 if is_doubtful else above.high
     message = "; ".join(_doubts(estimate, level, levels, sum(nan_counts), size))
     if message:
         warn(message)

@@ -148,6 +148,7 @@ def test_the_result_is_a_function_of_the_seed() -> None:
     [
         (Bernoulli([0.1] * 4), total, 9, "the last one is 4, none of 10,000 is above"),
         (Normal([0.0], 1.0, fit_std=True), lambda x: -total(x * x), 1.0, "50 levels"),
+        (Normal([0.0], 1.0, fit_std=True), total, 6.0, "50 levels"),
         (
             Normal([0.0], 1.0),
             lambda x: total(x) * math.nan,
@@ -167,6 +168,8 @@ def test_a_level_out_of_reach_ends_with_what_was_found(
     if isinstance(family, Bernoulli):
         assert found.interval[0] == 0.0
         assert 1e-4 < found.interval[1] < 1.1e-4  # above P(score >= 4)
+    if score is total and level == 6.0:  # degenerate weights bound nothing
+        assert found.interval == (0.0, 1.0)
 
 
 def test_a_tenth_of_the_scores_and_the_level_itself_are_elites() -> None:
