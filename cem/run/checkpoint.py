@@ -222,6 +222,10 @@ def _keep_integer_keys(value: Any) -> Any:
     values = {key: _keep_integer_keys(item) for key, item in value.items()}
     if values and all(type(key) is int for key in values):
         return {"integer keys": [*values.items()]}
+    if not all(isinstance(key, str) for key in values):
+        raise TypeError(
+            f"expected keys that are all str, or all int, in a checkpoint, got {[*values]}"
+        )
     return values
 
 

@@ -45,7 +45,10 @@ def test_an_optimizer_of_torch_comes_back(path):
     assert torch.equal(second.state[weights]["exp_avg"], first.state[weights]["exp_avg"])
 
 
-@pytest.mark.parametrize(("value", "error"), [(object(), TypeError), (math.nan, ValueError)])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(object(), TypeError), (math.nan, ValueError), ({0: 1, "a": 2}, TypeError)],
+)
 def test_of_what_could_not_come_back_no_file_is_made(path, value, error):
     with pytest.raises(error):
         write_checkpoint(path, {"x": value}, {})
