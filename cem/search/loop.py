@@ -57,8 +57,11 @@ def run(plan: Plan) -> Result[Any]:
         if options["distributed"]:
             stack.enter_context(ranks.joined())
         stop = stack.enter_context(StopRequest())
-        if ranks.count() > 1 and options["graph"]:
-            raise ValueError("expected graph=False of a search that ranks share, got True")
+        # Ranks share populations. In an asynchronous search none of them waits for the others.
+        for name in ("graph", "asynchronous"):
+            if ranks.count() > 1 and options[name]:
+                message = f"expected {name}=False of a search that ranks share, got True"
+                raise ValueError(message)
         if options["time_limit_s"] is not None:
             seconds = check_real("time_limit_s", options["time_limit_s"], 0.0)
             stop.deadline = time.monotonic() + seconds

@@ -124,3 +124,9 @@ def test_fitness_travels_as_float64():
 def test_ranks_share_the_problems_of_a_batch():
     evaluate = shared(lambda x, generation: x.sum(-1))
     assert evaluate(torch.ones(4, 3, 2), 0).tolist() == [[2.0] * 3] * 4
+
+
+def test_an_asynchronous_search_is_not_shared(monkeypatch):
+    monkeypatch.setattr("cem.run.ranks.count", lambda: 2)
+    with pytest.raises(ValueError, match="expected asynchronous=False of a search that ranks"):
+        cem.minimize(sum, [0.0], 1.0, workers=2, asynchronous=True, distributed=True)
