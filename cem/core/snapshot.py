@@ -133,10 +133,10 @@ class Snapshot:
         if evaluation is not None:
             self._rates = evaluation.rates
             for name, metric in evaluation.metrics.items():
-                self._metrics[name] = self._hold(metric, copies)
+                self._metrics[name] = self._hold(name, metric, copies)
         self._queued_at = time.monotonic()
 
-    def _hold(self, metric: Any, copies: bool) -> Any:
+    def _hold(self, name: str, metric: Any, copies: bool) -> Any:
         """Return a metric as a number, or as the tensor that is copied together with the state.
 
         ``copies`` is whether a tensor on the device of the search is cloned.
@@ -144,7 +144,7 @@ class Snapshot:
         if not isinstance(metric, Tensor):
             return metric
         if self.state.distribution.is_cpu or metric.is_cpu:
-            return _number(metric)
+            return _number(name, metric)
         # One event marks the end of all copies, so all are from one device.
         return metric.detach().to(self.state.distribution.device, copy=copies)
 
@@ -175,7 +175,7 @@ class Snapshot:
         if not self._metrics:
             return {}
         self._wait()
-        numbers = {name: _number(value) for name, value in self._metrics.items()}
+        numbers = {name: _number(name, value) for name, value in self._metrics.items()}
         seconds = max(seconds, _MIN_SECONDS)
         rates = {f"{name}/s": numbers[name] / seconds for name in self._rates}
         return {**numbers, **rates}
@@ -356,10 +356,13 @@ def _record_event(device: torch.device) -> torch.cuda.Event | None:
     return event
 
 
-def _number(value: float | Tensor) -> float:
+def _number(name: str, value: float | Tensor) -> float:
     """Return a metric as an int if its type is integral, otherwise as a float."""
-    number = value.item() if isinstance(value, Tensor) else value
-    return number if isinstance(number, int) else float(number)
+    try:
+        number = value.item() if isinstance(value, Tensor) else value
+        return number if isinstance(number, int) else float(number)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"expected a number for metric {name!r}, got {value!r}") from error
 
 
 def load_state(

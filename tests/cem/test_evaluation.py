@@ -52,3 +52,9 @@ def test_a_metric_keeps_the_value_it_had():
 def test_a_metric_with_the_name_of_a_rate_is_refused():
     with pytest.raises(ValueError, match="expected no metric x/s beside the rate of x"):
         Evaluation(FITNESS, {"x": 1, "x/s": 2}, rates=["x"])
+
+
+@pytest.mark.parametrize("metric", [None, FITNESS])
+def test_a_metric_that_is_no_number_is_named(metric):
+    with pytest.raises(TypeError, match="expected a number for metric 'loss', got "):
+        read({"loss": metric})
