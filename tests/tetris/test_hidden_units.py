@@ -24,7 +24,7 @@ from tetris.game.features import DENOMINATORS, AfterState, feature_values
 from tetris.game.hidden_units import layout_of
 from tetris.game.policy import Player
 from tetris.game.rules import Rules
-from tetris.play.quantized_weights import played_weights, quantized_weights
+from tetris.play.quantized_weights import engine_weights, played_weights, quantized_weights
 from tetris.record.explanation import explain
 from tetris.view.play_page import play_page
 
@@ -114,6 +114,12 @@ def test_the_length_of_a_unit_does_not_matter() -> None:
     first = names.index("unit_1_landing_height")
     longer[:, first : names.index("unit_1")] *= 2.0**40
     assert torch.equal(played_weights(weights, names), played_weights(longer, names))
+
+
+def test_a_policy_alone_has_the_weights_that_it_has_among_others() -> None:
+    names = weight_names("bcts+1")  # Seven inputs and the bias need no padding.
+    weights = weights_for("bcts+1", population=2)
+    assert torch.equal(engine_weights(weights[:1], names), engine_weights(weights, names)[:1])
 
 
 def test_without_output_weights_a_policy_is_linear() -> None:

@@ -150,8 +150,11 @@ def engine_weights(weights: Tensor, names: tuple[str, ...]) -> Tensor:
     if layout.units:
         by_unit = _by_unit(integers, layout)
         padding = -(len(layout.inputs) + 1) % _BYTES
-        inside = torch.nn.functional.pad(by_unit[..., :-1], (0, padding)).to(torch.int8)
-        words = inside.view(torch.int32)  # Each word has four bytes.
+        inside = torch.nn.functional.pad(by_unit[..., :-1], (0, padding))
+        # Without padding, a copy of a single unit would keep the strides of the view, which are
+        # not whole words.
+        rows = inside.to(torch.int8, memory_format=torch.contiguous_format)
+        words = rows.view(torch.int32)  # Each word has four bytes.
         parts.append(torch.cat([words, by_unit[..., -1:]], -1).flatten(1))
     return torch.cat(parts, 1)
 
