@@ -103,17 +103,18 @@ def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
     return stages
 
 
-def fit_to_board(text: str, width: int, height: int) -> str:
-    """Return a curriculum that ends on a board of another size.
+def fit_to_board(text: str, width: int, height: int, *, ends_there: bool) -> str:
+    """Return a curriculum for a board of another size.
 
-    All boards get the width ``width``. The last board gets the height ``height``, and boards
-    that are higher get it, too.
+    All boards get the width ``width``, and those that are higher than ``height`` this height.
+    With ``ends_there`` the last board gets the height in any case.
     """
     stages = []
     for stage in parse_curriculum(text):
         rules = replace(stage.rules, width=width, height=min(stage.rules.height, height))
         stages.append(replace(stage, rules=rules))
-    stages[-1] = replace(stages[-1], rules=Rules(width, height))
+    if ends_there:
+        stages[-1] = replace(stages[-1], rules=Rules(width, height))
     return ",".join(map(str, stages))
 
 
@@ -295,7 +296,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         device: The name of the engine that plays: ``"cpu"``, ``"cuda"`` or ``"python"``.
         layers: The layers, from the first to the last.
     """
-    # Merge all layers, only to find the preset and the board that they request.
+    # Merge all layers, to check them and to find the preset that they request.
     requested: dict[str, Any] = {}
     for layer in layers:
         requested |= check_settings(layer)
@@ -308,11 +309,6 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         **PRESETS[preset],
         **_engine_settings(preset, device),
     }
-    if "board" in requested:
-        # The stages of the preset's curriculum have boards of other sizes. Give them the width
-        # of the requested board, and at most its height. The last stage is on that board.
-        width, height = Rules.parse_board(requested["board"])
-        settings["curriculum"] = fit_to_board(settings["curriculum"], width, height)
     preset_names = PRESETS[preset].keys()
     for layer in layers:
         settings = _apply_layer(settings, layer)
@@ -376,7 +372,16 @@ def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[
     - A layer with decisions, but without a curriculum and generations, changes the decisions
       of all stages.
     - A layer with a population but without elites keeps the ratio of elites to population.
+    - A layer with a board but without a curriculum fits the curriculum to this board, which is
+      that of the last stage.
     """
+    if "board" in layer and settings["curriculum"]:
+        curriculum = fit_to_board(
+            settings["curriculum"],
+            *Rules.parse_board(layer["board"]),
+            ends_there=not settings["generations"],
+        )
+        settings = {**settings, "curriculum": curriculum}
     merged = {**settings, **layer}
     if "curriculum" in layer:
         if "generations" not in layer:

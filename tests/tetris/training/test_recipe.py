@@ -98,7 +98,14 @@ def test_later_layer_beats_earlier_beats_preset() -> None:
             [("10x10", 2, 9), ("10x20", 3, 50)],
         ),
         ([{"curriculum": "10x10:2:9"}, {"generations": 3, "decisions": 4}], [("10x20", 3, 4)]),
-        ([{"curriculum": "10x10:2:9"}, {"board": "8x9"}], [("10x10", 2, 9)]),
+        (
+            [{"curriculum": "10x6:2:9,10x7:1:9"}, {"board": "8x9"}],
+            [("8x6", 2, 9), ("8x9", 1, 9)],
+        ),
+        (
+            [{"curriculum": "8x6:2:9", "generations": 3, "decisions": 50}, {"board": "6x7"}],
+            [("6x6", 2, 9), ("6x7", 3, 50)],
+        ),
         ([{"decisions": 377}], [("10x10", 8, 377), ("10x20", 20, 377)]),
         ([{"board": "8x12"}], [("8x10", 8, 300), ("8x12", 20, 900)]),
         ([{"board": "10x24"}], [("10x10", 8, 300), ("10x24", 20, 900)]),
@@ -148,8 +155,14 @@ def test_a_stage_with_splitting_says_so() -> None:
         (300, True),
     ]
     assert [stage.cost for stage in recipe.stages] == [9, 400 * SPLIT_COST, 300 * SPLIT_COST]
-    assert fit_to_board(recipe.curriculum, 6, 11) == "6x10:2:9,6x11:3:400:split,6x11:1:split"
-    assert fit_to_board(recipe.curriculum, 6, 24) == "6x10:2:9,6x20:3:400:split,6x24:1:split"
+    assert (
+        fit_to_board(recipe.curriculum, 6, 11, ends_there=True)
+        == "6x10:2:9,6x11:3:400:split,6x11:1:split"
+    )
+    assert (
+        fit_to_board(recipe.curriculum, 6, 24, ends_there=True)
+        == "6x10:2:9,6x20:3:400:split,6x24:1:split"
+    )
 
 
 @pytest.mark.parametrize("text", ["10x10:0", "10x10:2,", "10x10:2:3:splitting"])
