@@ -45,6 +45,12 @@ def test_score_where_no_game_has_ended_has_a_lower_bound_alone() -> None:
     assert high is None
 
 
+def test_score_of_games_without_a_line_has_an_upper_bound() -> None:
+    low, high = Score(lines=0, games=1000, decisions=9000, dispersion=50.0).ci95
+    assert low == 0.0
+    assert high == pytest.approx(-math.log(0.05) / 1000, rel=1e-12)
+
+
 def test_dispersion_divides_the_counts() -> None:
     assert Score(1000, 10, 2600, 0.5).ci95 == Score(2000, 20, 5200).ci95
 
@@ -56,4 +62,4 @@ def test_dispersion_of_thirty_streams_by_hand() -> None:
     student, normal = 2.04523, 1.95996  # 97.5 % quantiles, the first with 29 degrees of freedom
     expected = (2 * 30 / 29 * (student / normal) ** 2 + 1) / (30 + 1)
     assert dispersion(counts) == dispersion(counts.flip(0)) == pytest.approx(expected, rel=1e-3)
-    assert dispersion(counts[:3]) == 1.0
+    assert dispersion(counts[:3]) == 1.1  # 30 lines in 3 games

@@ -49,10 +49,13 @@ class Score:
     def ci95(self) -> tuple[float, float | None]:
         """The 95 % confidence interval of the mean lines per game.
 
-        Its upper end is None if no game has ended. Then its lower end is one-sided.
+        Its upper end is None if no game has ended. Then its lower end is one-sided. So is its
+        upper end if games have ended, all without a line.
         """
         if not self.games:
             return 2 * self.lines / chi2_quantile(0.95, 2), None
+        if not self.lines:
+            return 0.0, chi2_quantile(0.95, 2) / (2 * self.games)
         lines = self.lines / self.dispersion
         games = self.games / self.dispersion
         low = 2 * lines / chi2_quantile(0.975, 2 * games + 2)
@@ -75,19 +78,20 @@ def dispersion(counts: torch.Tensor) -> float:
             CPU.
 
     Returns:
-        The ratio of the variances; 1 for fewer than four streams. It does not depend on the
-        order of the streams, or on the machine.
+        The ratio of the variances. For fewer than four streams it is that of games whose lines
+        have a geometric distribution: the exponential one in whole lines, which is far wider if
+        most games have none. It does not depend on the order of the streams, or on the machine.
     """
     streams = len(counts)
-    lines, games = counts.sum(0).tolist()
+    lines, games = map(int, counts.sum(0).tolist())
     if streams < 4:
-        return 1.0
+        return 1.0 + games / max(lines, 1)
     # The number of games that would end on a stream if it had the ratio of games to lines of
     # all streams together, minus the number that ended.
     residuals = counts[:, 0].double() * (games / max(lines, 1)) - counts[:, 1].double()
     student = 1 + 2.42 / (streams - 2.7)  # The squared ratio of the quantiles.
     variance = math.fsum(residuals.square().tolist()) * streams / (streams - 1) * student
-    return (variance + 1) / (int(games) + 1)
+    return (variance + 1) / (games + 1)
 
 
 def chi2_quantile(probability: float, degrees: float) -> float:
