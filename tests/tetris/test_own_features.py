@@ -40,6 +40,16 @@ def test_a_function_becomes_a_feature_of_the_reference_engine() -> None:
     ]
 
 
+def test_a_feature_cannot_sort_the_heights_that_the_others_read() -> None:
+    @feature
+    def lowest(after: AfterState) -> int:
+        after.heights.sort()  # type: ignore[attr-defined]
+        return after.heights[0]
+
+    with pytest.raises(AttributeError, match="tuple"):
+        play_game(LinearController("lowest, bumpiness", (1.0, 1.0)), most_pieces=1)
+
+
 @pytest.mark.parametrize(("value", "shown"), [(None, "None"), (float("nan"), "nan")])
 def test_a_feature_that_gives_no_finite_number_is_named(value: Any, shown: str) -> None:
     feature(function_of("forgot", value))

@@ -64,9 +64,10 @@ class AfterState:
         return () if self.game_over else self.rows
 
     @cached_property
-    def heights(self) -> list[int]:
+    def heights(self) -> tuple[int, ...]:
         """Height of each column, left to right."""
-        return column_heights(self.rows, self.rules.width)
+        # All features read this object. So a user's feature cannot sort it, as it could a list.
+        return tuple(column_heights(self.rows, self.rules.width))
 
 
 PLACEMENT_FEATURES = ("landing_height", "eroded_cells", "lines")
