@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cem.search.merit import Merit
+from cem.search.quadratic import minimize_in_ball
 
 # Pairs of a point and its outcome, in the order in which they were evaluated.
 Visits = list[tuple[Any, Any]]
@@ -34,6 +35,9 @@ _SHORTEST_STEP = 1e-5
 _MOST_BLOCKED = 2  # consecutive steps that were shortened because a trial failed
 _MAX_TRIALS = 12  # trials of one line search, and of corrections at its end
 _DAMPING = 0.2
+# The quadratic approximation is trusted up to this distance: the root mean square of the
+# changes of parameters, in standard deviations.
+_TRUSTED_DISTANCE = 10.0
 _POINTS_PER_DIM = 2  # the least number of points that determines the shape of a covariance
 _NEGLIGIBLE = 1e-12  # the largest change of the merit that counts as 0, relative to the value
 _FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
@@ -385,15 +389,14 @@ class Descent:
         Raises:
             LinAlgError: If the curvature is singular.
         """
+        dim = len(self._x)
+        radius = _TRUSTED_DISTANCE * math.sqrt(dim)
+        step, shift = minimize_in_ball(derivatives[0], self._curvature, radius)
+        self._trusted_curvature = self._curvature + shift * np.eye(dim)
         if self._is_limited:
             step, multipliers = self._solve_program(self._outcome, derivatives)
             self._merit.adapt_penalties(multipliers)
-            return step
-        gradient = derivatives[0]
-        step = -np.linalg.solve(self._curvature, gradient)
-        is_descent = step @ gradient < 0
-        # Otherwise, use the direction of steepest descent.
-        return step if is_descent else -gradient
+        return step
 
     def _solve_program(self, outcome: Any, derivatives: Any) -> tuple[Any, Any]:
         """Return the step of a quadratic program, shape (d,), and its multipliers, shape (m,).
@@ -406,7 +409,7 @@ class Descent:
         above_high = (self._x - self._high)[self._has_high]
         bounds = np.concatenate([below_low, above_high])
         return self._merit.solve(
-            self._curvature, outcome, derivatives, bounds, self._rows_of_bounds
+            self._trusted_curvature, outcome, derivatives, bounds, self._rows_of_bounds
         )
 
     def _search_along(self, step: Any, slope: float, derivatives: Any) -> bool:

@@ -23,6 +23,7 @@ import numpy as np
 from cem.search.quadratic_program import solve_program
 
 _MARGIN = 0.1  # the margin, relative to the last error of a linearised constraint
+_EQUAL = 1e-8  # a hundredth of the violation that ``minimize`` tolerates by default
 
 
 class Merit:
@@ -100,8 +101,9 @@ class Merit:
         self._margins = 2 * np.maximum(self._margins, outcome[1:])
 
     def is_feasible(self, outcome: Any) -> bool:
-        """Return whether an outcome satisfies all inequalities."""
-        return bool((self._is_equality | (outcome[1:] <= 0)).all())
+        """Return whether an outcome satisfies all constraints, equalities up to 1e-8."""
+        g = outcome[1:]
+        return bool(np.where(self._is_equality, np.abs(g) <= _EQUAL, g <= 0).all())
 
     def _shifted(self, outcome: Any) -> Any:
         """Return the constraints, shape (m,), with the margins of inequalities."""

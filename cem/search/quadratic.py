@@ -110,40 +110,9 @@ class QuadraticModel:
     def minimum(self, radius: float) -> Any:
         """Return the point of lowest predicted value within a radius of the center, shape (d,).
 
-        The radius is in the model's coordinates z. With the gradient g and the Hessian H at the
-        center, the minimum is
-
-            z = -(H + shift I)^-1 g
-
-        The shift is the smallest number >= 0 for which H + shift I is positive definite and the
-        length of z is at most the radius: J. Nocedal and S. Wright, Numerical Optimization,
-        theorem 4.1. Bisection determines the shift.
+        The radius is in the model's coordinates z.
         """
-        gradient, hessian = self._derivatives()
-        # In the basis of the eigenvectors, the equations are independent of each other.
-        curvatures, axes = np.linalg.eigh(hessian)
-        slopes = axes.T @ gradient
-        largest = max(1e-300, np.abs(curvatures).max(), np.abs(slopes).max())
-        # The eigenvalues ascend. With a shift slightly above -curvatures[0], H + shift I is
-        # positive definite.
-        low = max(0.0, -curvatures[0]) + 1e-12 * largest
-
-        def minimum_with(shift: float) -> Any:
-            return -slopes / (curvatures + shift)
-
-        best_shift = low
-        if np.linalg.norm(minimum_with(low)) > radius:
-            # With the shift ``high``, every curvature + shift is at least |slopes| / radius.
-            # The minimum is therefore within the radius.
-            high = low + np.linalg.norm(slopes) / radius
-            for _ in range(60):  # until the two ends are almost equal
-                middle = (low + high) / 2
-                if np.linalg.norm(minimum_with(middle)) > radius:
-                    low = middle
-                else:
-                    high = middle
-            best_shift = high
-        z = axes @ minimum_with(best_shift)
+        z, _ = minimize_in_ball(*self._derivatives(), radius)
         # In the coordinates of points, z is factor @ z away from the center.
         return self._center + np.linalg.solve(self._inverse, z)
 
@@ -261,6 +230,51 @@ class QuadraticModel:
             hessian[first, second] = products
             hessian[second, first] = products
         return gradient, hessian
+
+
+def minimize_in_ball(gradient: Any, hessian: Any, radius: float) -> tuple[Any, float]:
+    """Return the z that minimises g z + z H z / 2 within a radius of 0, shape (d,).
+
+    The minimum is
+
+        z = -(H + shift I)^-1 g
+
+    The shift is the smallest number >= 0 for which H + shift I is positive definite and the
+    length of z is at most the radius: J. Nocedal and S. Wright, Numerical Optimization, theorem
+    4.1. Bisection determines the shift.
+
+    Args:
+        gradient: g, shape (d,).
+        hessian: H, symmetric, shape (d, d).
+        radius: The greatest length of z.
+
+    Returns:
+        z and the shift.
+    """
+    # In the basis of the eigenvectors, the equations are independent of each other.
+    curvatures, axes = np.linalg.eigh(hessian)
+    slopes = axes.T @ gradient
+    largest = max(1e-300, np.abs(curvatures).max(), np.abs(slopes).max())
+    # The eigenvalues ascend. With a shift slightly above -curvatures[0], H + shift I is
+    # positive definite.
+    low = max(0.0, -curvatures[0]) + 1e-12 * largest
+
+    def minimum_with(shift: float) -> Any:
+        return -slopes / (curvatures + shift)
+
+    best_shift = low
+    if np.linalg.norm(minimum_with(low)) > radius:
+        # With the shift ``high``, every curvature + shift is at least |slopes| / radius. The
+        # minimum is therefore within the radius.
+        high = low + np.linalg.norm(slopes) / radius
+        for _ in range(60):  # until the two ends are almost equal
+            middle = (low + high) / 2
+            if np.linalg.norm(minimum_with(middle)) > radius:
+                low = middle
+            else:
+                high = middle
+        best_shift = high
+    return axes @ minimum_with(best_shift), best_shift
 
 
 def _solve_least_squares(rows: Any, targets: Any) -> Any:
