@@ -210,6 +210,7 @@ class Descent:
             self._move_to_last_trial(derivatives)
             is_long = self._budget - self._remaining >= _LONG * len(self._x)
             if is_long and self.last_length < _SHORTEST_STEP:
+                self._correct_violations(derivatives)
                 return
             if self._num_blocked >= _MOST_BLOCKED:
                 self.is_unfinished = False  # The search finds a way along the failures.

@@ -215,6 +215,20 @@ class TestMinimize:
         )
         assert result.x[0] > 0.999
 
+    def test_a_descent_that_creeps_to_a_vertex_ends_at_a_feasible_point(self):
+        # Problem G06 of Michalewicz and Schoenauer (1996): a crescent, 0.02 wide at its tip.
+        radii = lambda x: [(x[0] - a) ** 2 + (x[1] - 5) ** 2 for a in (5, 6)]  # noqa: E731
+        result = minimize(
+            lambda x: float((x[0] - 10) ** 3 + (x[1] - 20) ** 3),
+            bounds=[(13, 100), (0, 100)],
+            constraints=lambda x: np.array([100 - radii(x)[0], radii(x)[1] - 82.81]),
+            vectorize="loop",
+            budget=400,
+            seed=1,
+        )
+        assert result.violation == 0
+        assert result.fun == pytest.approx(-6961.8, abs=0.5)
+
     def test_a_search_that_is_interrupted_in_the_descent_returns_its_best_point(self):
         objective = Sphere(last=12)
         result = minimize(objective, np.full(3, 3.0), 1.0, **OPTIONS)
