@@ -552,13 +552,17 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
 def _as_array_unless_tensor(mean: Any, options: _Options) -> Any:
     """Return a list or another sequence as an array, as SciPy does; a tensor as it is.
 
-    The candidates of a search have the type of its mean. A sequence is not converted, which
-    means tensors, if an option asks for tensors: ``vectorize=True``, ``device`` or ``dtype``.
+    An array of integers becomes one of float64. The candidates of a search have the type of its
+    mean. A sequence is not converted, which means tensors, if an option asks for tensors:
+    ``vectorize=True``, ``device`` or ``dtype``.
     """
     wants_tensors = options["vectorize"] is True or options["device"] or options["dtype"]
-    if mean is None or isinstance(mean, (Tensor, np.ndarray)) or wants_tensors:
-        return mean
-    return as_real("mean", mean).numpy()
+    if not (mean is None or isinstance(mean, (Tensor, np.ndarray)) or wants_tensors):
+        mean = as_real("mean", mean).numpy()
+    if isinstance(mean, np.ndarray) and mean.dtype.kind in "iu":
+        # NumPy and SciPy compute with them in float64, the search would in float32.
+        mean = mean.astype(np.float64)
+    return mean
 
 
 def _first_candidate(mean: Any, space: Space | None, options: _Options) -> Tensor:

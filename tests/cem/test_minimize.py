@@ -485,6 +485,10 @@ class TestDefaults:
         assert all(isinstance(x, kind) for x in [*seen, result.x])
         assert (seen[-1].dtype, result.x.dtype) == (dtype, dtype)
 
+    def test_an_array_of_integers_is_one_of_float64(self):
+        result = minimize(lambda x: (x * x).sum(-1), np.array([1, 2]), 1.0, budget=20, seed=1)
+        assert result.x.dtype == np.float64
+
     def test_the_mean_is_evaluated_first(self):
         seen = []
         minimize(lambda x: seen.append(x.clone()) or sphere(x), START, 1.0, budget=21, seed=1)
