@@ -143,9 +143,8 @@ class CrossEntropyMethod:
                 no default.
             config: The method. None: ``CEMConfig.cma()``, with a full covariance up to 200
                 parameters and a diagonal one above.
-            bounds: A pair (low, high) per parameter, where None is no bound;
-                ``scipy.optimize.Bounds``; two numbers for all parameters; or
-                ``cem.Bounds(low, high)``. None: no bounds.
+            bounds: A pair (low, high) per parameter, or one for all, where None is no bound;
+                ``scipy.optimize.Bounds``; or ``cem.Bounds(low, high)``. None: no bounds.
             backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``. ``"torch"``: PyTorch
                 operations. ``"auto"``: the operators, if they are compiled or can be. See
                 ``cem.core.backend``.

@@ -50,7 +50,9 @@ def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
     1. An object with the attributes ``lb`` and ``ub``, such as SciPy's Bounds.
     2. An object with the attributes ``low`` and ``high``: cem.Bounds or Gymnasium's Box.
     3. Two numbers (low, high), which apply to all parameters.
-    4. A pair (low, high) for every parameter, where None means no bound.
+    4. A pair (low, high) for every parameter.
+
+    None instead of a number means no bound.
 
     ``dim`` is the number of parameters, or None if it is unknown.
 
@@ -62,7 +64,8 @@ def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
             return Bounds(getattr(bounds, low_name), getattr(bounds, high_name))
     is_pair = isinstance(bounds, (tuple, list)) and len(bounds) == 2
     if is_pair and all(np.ndim(end) == 0 for end in bounds):
-        return Bounds(*bounds)
+        low, high = bounds
+        return Bounds(-math.inf if low is None else low, math.inf if high is None else high)
     count = len(bounds) if hasattr(bounds, "__len__") else 0
     # If `dim` is unknown, any number of pairs is accepted.
     if count > 0 and dim in (None, count):

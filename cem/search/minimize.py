@@ -79,9 +79,8 @@ def minimize(
 
             The parameters:
 
-            * ``bounds``: a pair (low, high) per parameter, where None is no bound;
-              ``scipy.optimize.Bounds``; two numbers for all parameters; or
-              ``cem.Bounds(low, high)``.
+            * ``bounds``: a pair (low, high) per parameter, or one for all, where None is no
+              bound; ``scipy.optimize.Bounds``; or ``cem.Bounds(low, high)``.
             * ``integers``: the parameters that are integers: a flag, 0 or 1, per parameter, or
               their indices; see ``CEMConfig``.
             * ``x0``: with named parameters, a dict of values of the first candidate; numbers

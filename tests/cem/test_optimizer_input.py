@@ -102,8 +102,9 @@ def test_a_side_without_a_bound_is_none_and_two_numbers_are_for_all():
         [0.5, 0.5], 1.0, maximize=False, bounds=[(None, 1), (0, None)]
     ).state
     assert (state.low.tolist(), state.high.tolist()) == ([-math.inf, 0.0], [1.0, math.inf])
-    state = CrossEntropyMethod([0.5] * 3, 1.0, maximize=False, bounds=(0, 1)).state
-    assert (state.low.tolist(), state.high.tolist()) == ([0.0] * 3, [1.0] * 3)
+    for ends, low, high in (((0, 1), 0.0, 1.0), ((0, None), 0.0, math.inf)):
+        state = CrossEntropyMethod([0.5] * 3, 1.0, maximize=False, bounds=ends).state
+        assert (state.low.tolist(), state.high.tolist()) == ([low] * 3, [high] * 3)
 
 
 def test_the_direction_must_be_said():
