@@ -122,8 +122,8 @@ def minimize(
             * ``model``: "quadratic", for slow functions: the search begins with a descent, and
               a surrogate model then chooses the candidates to evaluate. "auto": such a model,
               if the objective evaluates one candidate per call, and has numbers as parameters
-              and no noise; with constraints or more than 40 parameters, the descent alone.
-              None: neither.
+              and no noise; with constraints or more than 40 parameters, the descent alone;
+              with more than 200, neither. None: neither.
             * ``restarts``: the maximum number of restarts, or a policy such as
               ``cem.search.Ipop()``. None: the budget alone limits them, or 0 without evolution
               paths.
@@ -172,8 +172,8 @@ def minimize(
             Records:
 
             * ``callbacks``: a sequence of ``Callback``, or of functions of a
-              ``GenerationRecord``, whose generation counts from the last restart. A callback
-              that raises StopIteration ends the search.
+              ``GenerationRecord``, whose generation counts from the last restart. A descent
+              has no records. A callback that raises StopIteration ends the search.
             * ``progress``: whether to show a progress bar on stderr.
             * ``record_every``: the number of generations from one entry of the history, and
               one test of the reasons to end, to the next.
