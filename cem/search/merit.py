@@ -107,7 +107,10 @@ class Merit:
 
     def _shifted(self, outcome: Any) -> Any:
         """Return the constraints, shape (m,), with the margins of inequalities."""
-        return outcome[1:] + np.where(self._is_equality, 0.0, self._margins)
+        g = outcome[1:]
+        # Between two inequalities that are an equality, margins would leave no room.
+        is_opposed = np.isin(g, -g) & (g != 0)
+        return g + np.where(self._is_equality | is_opposed, 0.0, self._margins)
 
     def _violations(self, outcome: Any) -> Any:
         """Return how much each constraint violates its margin, shape (m,)."""

@@ -229,6 +229,12 @@ class TestMinimize:
         assert result.violation == 0
         assert result.fun == pytest.approx(-6961.8, abs=0.5)
 
+    def test_two_inequalities_may_be_an_equality(self):
+        circle = lambda x: np.array([x @ x - 1, 1 - x @ x])  # noqa: E731
+        options = {"vectorize": "loop", "budget": 200, "seed": 1, "constraints": circle}
+        result = minimize(lambda x: float(x.sum()), np.array([0.5, 0.6]), 0.5, **options)
+        assert result.fun == pytest.approx(-math.sqrt(2), abs=1e-5)
+
     def test_a_search_that_is_interrupted_in_the_descent_returns_its_best_point(self):
         objective = Sphere(last=12)
         result = minimize(objective, np.full(3, 3.0), 1.0, **OPTIONS)
