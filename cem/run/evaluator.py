@@ -130,6 +130,10 @@ class Evaluator:
             raise ValueError(
                 "expected a number of workers for timeout_s: only a process can be killed"
             )
+        self._catch = catch if isinstance(catch, tuple) else (catch,)
+        if not all(isinstance(kind, type) for kind in self._catch):
+            # Otherwise the first failure would show it, perhaps after hours.
+            raise TypeError(f"expected exceptions, a type or a tuple, for catch, got {catch!r}")
         self.failures = 0
         self.failed: deque[Failure] = deque(maxlen=_MOST_FAILED)
         self.evaluations = 0
@@ -137,7 +141,6 @@ class Evaluator:
         self.remembered: list[tuple[Any, float]] | None = []
         # Fitness times this sign is maximised.
         self._sign = 1.0 if maximize else -1.0
-        self._catch = catch if isinstance(catch, tuple) else (catch,)
         self._stop = StopRequest() if stop is None else stop
         self._arity = 2 if with_generation else 1
         # If it is None, the first call decides whether populations are taken.

@@ -525,6 +525,12 @@ def test_a_journal_counts_a_failure_once_and_spares_no_other_candidate(tmp_path)
     assert counts == [(3, 1), (3, 1), (4, 1)]
 
 
+@pytest.mark.parametrize("catch", [[KeyError], True, None])
+def test_what_is_no_exception_is_refused_before_the_first_failure(catch):
+    with pytest.raises(TypeError, match="a type or a tuple, for catch"):
+        evaluator(misbehave, vectorize="loop", catch=catch)
+
+
 def test_one_worker_whose_time_is_limited_is_a_process():
     with evaluator(misbehave, workers=1, timeout_s=0.5) as evaluate:
         assert evaluate(torch.tensor([[2.0]]), 0).fitness.isnan()
