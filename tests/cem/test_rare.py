@@ -222,6 +222,13 @@ def test_samples_have_the_moments_and_a_fit_finds_the_parameters(family: Family)
         assert torch.allclose(fitted, family.parameters[name], rtol=0.03)
 
 
+def test_far_quantiles_of_poisson_distributions_are_exact() -> None:
+    u = torch.tensor([1 - 1e-9], dtype=torch.float64)
+    assert Poisson([2.0, 50.0, 1000.0]).quantile(u[:, None].expand(1, 3)).tolist() == [
+        [15, 98, 1195]  # SciPy's poisson.ppf
+    ]
+
+
 def test_noise_is_philox_and_depends_on_neither_size_nor_dimension() -> None:
     noise = uniform_noise(5, 3, seed=2**64 - 1, generation=7, device=torch.device("cpu"))
     key = split64((2**64 - 1) ^ int.from_bytes(b"uniform ", "big"))
