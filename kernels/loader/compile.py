@@ -176,7 +176,7 @@ def _write_macros(header: Path, sources: Sources) -> None:
     macros = ""
     for name, value in (*RENAMED.items(), *sources.defines):
         macros += f"#define {name} {value}\n"
-    header.write_text(macros, encoding="utf-8")
+    header.write_text(macros, encoding="utf-8", errors="surrogateescape")
 
 
 def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
@@ -225,7 +225,7 @@ def _write_build_file(path: Path, commands: Mapping[str, Sequence[str]]) -> None
         # ninja reads $ as the start of a variable, and $$ as a dollar sign.
         quoted_words = shlex.join(words).replace("$", "$$")
         lines += [f"build {output}: run {inputs}", f"  words = {quoted_words}"]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="surrogateescape")
 
 
 def _extract_error(output: str) -> str:
