@@ -121,7 +121,8 @@ def find_compiler() -> Compiler:
     raise CompilerMissingError(
         "no C++ compiler found (looked for $CXX, c++, g++, clang++ and the package ziglang)",
         "install one, for example with apt-get install g++, "
-        "or without root with pip install ziglang",
+        "or without root with pip install ziglang (which needs a home folder to write to, or "
+        "ZIG_GLOBAL_CACHE_DIR)",
     )
 
 

@@ -76,7 +76,7 @@ def test_without_another_compiler_it_is_that_of_the_package_ziglang(
     )
     assert find_compiler() == Compiler((sys.executable, "-m", "ziglang", "c++"), "clang 1.0")
     monkeypatch.setattr("kernels.loader.toolchain.answer", lambda *words: "")
-    with pytest.raises(CompilerMissingError, match="pip install ziglang"):
+    with pytest.raises(CompilerMissingError, match="ZIG_GLOBAL_CACHE_DIR"):
         find_compiler()
 
 
