@@ -8,11 +8,13 @@ import contextlib
 import errno
 import importlib
 import os
+import shlex
 import signal
 import stat
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -73,6 +75,11 @@ def processor_lines() -> list[str]:
 def user_id() -> int | None:
     """Return the user ID, or None on a system where files have no owners."""
     return os.getuid() if hasattr(os, "getuid") else None
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Return a line that a shell of this system splits into these words."""
+    return subprocess.list2cmdline(words) if IS_WINDOWS else shlex.join(words)
 
 
 def open_folder(folder: Path) -> int:

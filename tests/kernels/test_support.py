@@ -4,6 +4,7 @@ name."""
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.support import files, names, ranks
+from kernels.support import files, names, ranks, system
 from kernels.support.checks import check_integer
 
 DEVICES = ("auto", "cpu", "cuda", "python")
@@ -108,6 +109,15 @@ def test_what_is_out_of_range_is_refused() -> None:
         check_integer("n", 0, 1, 9)
     with pytest.raises(ValueError, match="expected n >= 1, got 0"):
         check_integer("n", 0, 1)
+
+
+def test_a_command_is_quoted_for_the_shells_of_the_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["watch", r"runs\a", "it's mine"]
+    assert shlex.split(system.join_words(words)) == words
+    monkeypatch.setattr(system, "IS_WINDOWS", True)
+    assert system.join_words(words) == r'''watch runs\a "it's mine"'''
 
 
 def test_the_error_lists_the_known_names_and_the_nearest() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +203,5 @@ def test_the_commands_that_follow_a_run_name_its_header(
     )
     assert ended.status == 0, ended.err
     hint = ended.out.splitlines()[-1]
-    watch = (
-        f"python -m tetris watch --board 5x6 {out} --feature-header {os.path.relpath(header)}"
-    )
+    watch = f"python -m tetris watch --board 5x6 {out} --feature-header {header}"
     assert hint == f"to watch it play: {watch}"

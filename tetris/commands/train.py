@@ -7,7 +7,6 @@ python -m tetris train --resume runs/mine
 
 import argparse
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -21,6 +20,7 @@ from kernels.support import ranks
 from kernels.support.files import write_bytes
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
+from kernels.support.system import join_words
 from tetris import LinearController
 from tetris.commands.arguments import (
     GAME,
@@ -109,7 +109,7 @@ def main() -> int:
         announce(training)
         folder = training.folder
         if "tensorboard" in options:
-            note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
+            note(f"curves: tensorboard --logdir {join_words([str(folder.tensorboard)])}")
         # Inside this context a signal, such as Ctrl-C, asks the training to stop.
         with training.stop:
             announce_interrupts(training.stop)
@@ -459,8 +459,8 @@ def command_for(
         path = f"./{path}"
     words = [*arguments, path]
     if "feature_header" in options:
-        words += ["--feature-header", os.path.relpath(options.feature_header)]
-    return f"python -m tetris {name} {shlex.join(words)}"
+        words += ["--feature-header", str(options.feature_header)]
+    return f"python -m tetris {name} {join_words(words)}"
 
 
 def announce_stop(training: Training, options: argparse.Namespace, progress: str) -> int:

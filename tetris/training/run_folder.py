@@ -5,7 +5,6 @@ import datetime
 import itertools
 import json
 import platform
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -203,7 +202,7 @@ def start_record(device: str) -> dict[str, str]:
         hardware.insert(0, torch.cuda.get_device_name())
     return {
         "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
-        "command": shlex.join([*program, *sys.argv[1:]]),
+        "command": system.join_words([*program, *sys.argv[1:]]),
         "commit": commit(),
         "hardware": ", ".join(hardware),
     }
