@@ -56,6 +56,12 @@ def _expand(value: Any) -> Iterable[Any]:
     """
     if isinstance(value, tuple):
         return value
+    # Bytecode also has these constants: ``{1, 2}`` after ``in``, in an order that differs from
+    # process to process, and from Python 3.14 on slices such as ``1:``.
+    if isinstance(value, frozenset):
+        return sorted(repr(item) for item in value if isinstance(item, _DATA))
+    if isinstance(value, slice):
+        return [repr(value)]
     if isinstance(value, partial):
         return [value.func, *value.args, *value.keywords.values()]
     if isinstance(value, MethodType):
