@@ -414,7 +414,7 @@ def _checked_weights(weights: npt.ArrayLike | Tensor, features: int, on_gpu: boo
     """
     if on_gpu:
         check_gpu("device cuda", "device cpu")
-    population = torch.as_tensor(weights).detach()
+    population = torch.as_tensor(weights, dtype=torch.float32).detach()
     if population.dim() == 1:
         population = population.unsqueeze(0)
     shape = tuple(population.shape)

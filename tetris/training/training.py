@@ -165,7 +165,7 @@ def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
     config = CEMConfig.classic(
         recipe.noise, num_elites=recipe.elites, mean_averaging=recipe.averaging
     )
-    initial_mean = torch.zeros(len(recipe.names))
+    initial_mean = torch.zeros(len(recipe.names), dtype=torch.float32)
     initial_std = 1.0
     return CrossEntropyMethod(
         initial_mean,

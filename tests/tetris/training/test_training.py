@@ -260,6 +260,22 @@ def test_controller_of_a_checkpoint_is_that_of_its_generation(
         assert controller.provenance["seconds"] == seconds
 
 
+def test_games_and_training_have_their_dtype_whatever_torchs_default_is(tmp_path: Path) -> None:
+    def weights_and_dtype() -> tuple[list[list[float]], torch.dtype]:
+        training = _training_run(tmp_path, _recipe())
+        policy = Policy([-0.7, 0.3001], "holes,max_height")
+        games = Rollout(policy, Streams(Rules(5, 6)), "python")
+        return games.weights.tolist(), training.trainer.optimizer.dtype
+
+    usual = weights_and_dtype()
+    for dtype in (torch.float64, torch.bfloat16):
+        torch.set_default_dtype(dtype)
+        try:
+            assert weights_and_dtype() == usual
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
 def test_decisions_are_counted_over_the_stages() -> None:
     players, streams = 4, 2
     counted = [_recipe().decisions_until(generation) for generation in range(4)]
