@@ -127,7 +127,7 @@ def as_real(name: str, value: Any) -> Tensor:
             value = torch.stack([as_real(name, row).double() for row in value])
         # Without a dtype, torch would round the doubles of a list to its default dtype.
         dtype = None if hasattr(value, "dtype") else torch.float64
-        tensor = torch.as_tensor(as_torch_takes_it(value), dtype=dtype).detach()
+        tensor = to_tensor(as_torch_takes_it(value), dtype).detach()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         got = type(value).__name__
         raise TypeError(f"expected numbers for {name}, got {got}: {error}") from error
@@ -135,6 +135,17 @@ def as_real(name: str, value: Any) -> Tensor:
         raise TypeError(f"expected real numbers for {name}, got {tensor.dtype}")
     # torch has hardly a function of these dtypes.
     return tensor.double() if tensor.dtype in _UNSIGNED else tensor
+
+
+def to_tensor(value: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """Return what ``torch.as_tensor`` returns where no default device is set.
+
+    After ``torch.set_default_device`` it would move tensors and arrays to that device.
+    """
+    if isinstance(value, Tensor):
+        return value
+    is_on_gpu = hasattr(value, "__cuda_array_interface__")  # as an array of CuPy
+    return torch.as_tensor(value, dtype=dtype, device=None if is_on_gpu else "cpu")
 
 
 def mixes_rows(together: Tensor, evaluate_first: Callable[[], Tensor]) -> bool:

@@ -188,7 +188,7 @@ def _integer_bounds(indices: list[int], mean: Tensor, bounds: Box | None) -> Ten
     """
     if not indices:
         return None
-    is_integer = torch.zeros(mean.shape[-1], dtype=torch.bool)
+    is_integer = torch.zeros(mean.shape[-1], dtype=torch.bool, device="cpu")
     is_integer[indices] = True
     is_integer = is_integer.to(mean.device)
     infinite = torch.full_like(mean, math.inf)
@@ -255,7 +255,9 @@ def _operators_of(config: CEMConfig, dim: int) -> tuple[str, ...]:
 
 def doubles(numbers: list[float], device: torch.device) -> Tensor:
     """Return numbers as a float64 tensor on a device, without waiting for the device."""
-    return torch.tensor(numbers, dtype=torch.float64).to(device, non_blocking=True)
+    return torch.tensor(numbers, dtype=torch.float64, device="cpu").to(
+        device, non_blocking=True
+    )
 
 
 def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> Tensor:
@@ -288,4 +290,4 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
         seeds = [seed]
     # The tensor stores the 64 bits of an unsigned seed as a signed number.
     bits = [signed64(check_uint64("seed", number)) for number in seeds]
-    return torch.tensor(bits, dtype=torch.int64).reshape(batch_shape).to(device)
+    return torch.tensor(bits, dtype=torch.int64, device="cpu").reshape(batch_shape).to(device)

@@ -58,8 +58,8 @@ class Categorical(OperatorFamily):
 
     def start(self) -> Tensor:
         """Return the initial table, on the CPU: all values are equally probable."""
-        sizes = torch.tensor(self.sizes).unsqueeze(-1)
-        is_value = torch.arange(self.rows[1]) < sizes
+        sizes = torch.tensor(self.sizes, device="cpu").unsqueeze(-1)
+        is_value = torch.arange(self.rows[1], device="cpu") < sizes
         return torch.where(is_value, 1.0 / sizes.double(), 0.0).reshape(-1)
 
     def mode(self, table: Tensor) -> Tensor:

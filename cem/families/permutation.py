@@ -82,7 +82,8 @@ class Permutation(OperatorFamily):
 
         No item follows itself.
         """
-        table = torch.full(self.rows, 1.0 / max(1, self.items - 1), dtype=torch.float64)
+        share = 1.0 / max(1, self.items - 1)
+        table = torch.full(self.rows, share, dtype=torch.float64, device="cpu")
         table[0] = 1.0 / self.items
         table[1:].fill_diagonal_(0.0)
         return table.reshape(-1)

@@ -116,7 +116,7 @@ def coloring_matrix(length: int, beta: float) -> Tensor:
     Returns:
         The matrix, shape (length, length), float64.
     """
-    frequencies = torch.fft.rfftfreq(length, dtype=torch.float64)
+    frequencies = torch.fft.rfftfreq(length, dtype=torch.float64, device="cpu")
     # Frequency 0 gets the power of the lowest frequency above 0, if there is one.
     frequencies[0] = frequencies[min(1, length // 2)]
     lowest = frequencies.min().clamp(min=0.5 / length)
@@ -125,6 +125,6 @@ def coloring_matrix(length: int, beta: float) -> Tensor:
     kernel: Tensor = torch.fft.irfft(scale.to(torch.complex128), length)
     kernel = kernel / kernel.square().sum().sqrt()
     # Each row of the matrix is the kernel, rotated by one more step.
-    steps = torch.arange(length)
+    steps = torch.arange(length, device="cpu")
     matrix: Tensor = kernel[(steps[:, None] - steps) % length]
     return matrix

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cem.core.backend import mix_seed
-from cem.core.checks import Seed, draw_seed
+from cem.core.checks import Seed, draw_seed, to_tensor
 from cem.core.evaluation import Evaluation
 from cem.policy.parameter_vector import ParameterVector
 from kernels.support.checks import check_flags, check_integer
@@ -99,7 +99,7 @@ class EnvironmentPolicy(nn.Module):
             "limit": np.inf,
         }
         for name, value in buffers.items():
-            self.register_buffer(name, torch.as_tensor(value).to(like))
+            self.register_buffer(name, to_tensor(value).to(like))
         # The bounds keep the dtype of the space, which is that of the actions.
         self.register_buffer("low", torch.as_tensor(low, device=like.device))
         self.register_buffer("high", torch.as_tensor(high, device=like.device))
@@ -118,7 +118,7 @@ class EnvironmentPolicy(nn.Module):
 
         They have the dtype of their space. For a Box of integers, they are rounded.
         """
-        x = (torch.as_tensor(observations).to(self.mean) - self.mean) / self.std
+        x = (to_tensor(observations).to(self.mean) - self.mean) / self.std
         x = x.clamp(-self.limit, self.limit)
         # The module gets a single leading dimension, also for a single observation.
         leading = x.shape[: x.dim() - self.mean.dim()]
@@ -375,7 +375,7 @@ class GymObjective:
             variance = np.maximum(squares / divisor - mean**2, _LEAST_VARIANCE)
             limit = _LIMIT
         for name, value in {"mean": mean, "std": np.sqrt(variance), "limit": limit}.items():
-            self._policy.get_buffer(name).copy_(torch.as_tensor(value))
+            self._policy.get_buffer(name).copy_(to_tensor(value))
 
     @torch.no_grad()
     def _play(self, candidates: Any, seeds: Sequence[int]) -> tuple[Tensor, Any, int]:
@@ -396,7 +396,7 @@ class GymObjective:
                 *shape).
             steps: The number of steps.
         """
-        candidates = torch.as_tensor(candidates)
+        candidates = to_tensor(candidates)
         num_seeds = len(seeds)
         num_episodes = len(candidates) * num_seeds
         returns = np.zeros(num_episodes)
@@ -415,7 +415,7 @@ class GymObjective:
             current = episodes.of_env[is_playing]
             if self._normalizes:
                 statistics[current] += _measure(observations[is_playing])
-            actions = policies(torch.as_tensor(observations)).cpu().numpy()
+            actions = policies(to_tensor(observations)).cpu().numpy()
             observations, rewards, terminated, truncated, _ = self._envs.step(actions)
             returns[current] += rewards[is_playing]
             steps += len(current)

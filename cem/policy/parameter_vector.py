@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from cem.core.checks import to_tensor
+
 
 class ParameterVector:
     """The trainable parameters of a module as one vector, in the order of ``named_parameters``.
@@ -48,7 +50,7 @@ class ParameterVector:
     @torch.no_grad()
     def write(self, vector: Any) -> None:
         """Copy a vector, a tensor or array of shape (dim,), into the module's parameters."""
-        parts = self._split(torch.as_tensor(vector)[None])
+        parts = self._split(to_tensor(vector)[None])
         for parameter, part in zip(self._parameters(), parts, strict=True):
             parameter.copy_(part[0])
 
@@ -68,7 +70,7 @@ class ParameterVector:
         Returns:
             A function of the inputs that returns outputs of shape (N, B, ...).
         """
-        split = self._split(torch.as_tensor(candidates))
+        split = self._split(to_tensor(candidates))
         part_of = dict(zip(self._parameters(), split, strict=True))
         # A tied parameter has several names. But a submodule that is used twice stands here
         # once: `functional_call` does not restore what it has replaced twice.

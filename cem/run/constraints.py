@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from cem.core.bounds import ends_of
-from cem.core.checks import as_real, check_real, mixes_rows, warn
+from cem.core.checks import as_real, check_real, mixes_rows, to_tensor, warn
 from cem.core.evaluation import Evaluation, call_with_copies
 from cem.core.snapshot import Snapshot
 from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
@@ -565,7 +565,7 @@ class Constrained(CrossEntropyMethod):
         super().tell(candidates, ranked_fitness, _check_candidates=_check_candidates)
         fittest = population.find_best()
         if self._improves_rank(population.rank(fittest)):
-            best = torch.as_tensor(candidates[fittest])
+            best = to_tensor(candidates[fittest])
         self._correct_state(best)
 
     def start_from(self, candidate: Any, value: float) -> None:
@@ -573,7 +573,7 @@ class Constrained(CrossEntropyMethod):
 
         It is an array or tensor of any dtype. ``value`` is its value to minimise.
         """
-        x = torch.as_tensor(candidate).to(self._state.distribution)
+        x = to_tensor(candidate).to(self._state.distribution)
         # The constraints get a population in the type of the first mean.
         judged = self._constraints.judge(self._copy(x[None]), [value])
         if self._improves_rank(judged.rank(0)):
@@ -642,7 +642,7 @@ class Constrained(CrossEntropyMethod):
         if bounds is None:
             return torch.full_like(first, math.inf)
         if self._num_normal:
-            low, high = (torch.as_tensor(end).to(first) for end in ends_of(bounds))
+            low, high = (to_tensor(end).to(first) for end in ends_of(bounds))
             widest = torch.maximum(first, (high - low) / 4)
         # A standard deviation of 0 needs no limit, and must not become a divisor.
         return torch.where(widest > 0, widest, math.inf)
@@ -654,13 +654,13 @@ class Constrained(CrossEntropyMethod):
         parameters do together.
         """
         middle = with_integers(self._state, self._state.mean)
-        is_discrete = torch.ones(self.dim, dtype=torch.bool)
+        is_discrete = torch.ones(self.dim, dtype=torch.bool, device="cpu")
         is_discrete[: self._num_normal] = False
         if self._state.integers is not None:
             # NaN marks a real parameter.
             is_real = self._state.integers[0, : self._num_normal].isnan().cpu()
             is_discrete[: self._num_normal] = ~is_real
-        rows = torch.as_tensor(candidates).cpu()
+        rows = to_tensor(candidates).cpu()
         return (rows == middle.cpu())[:, is_discrete].all(dim=1).numpy()
 
     def _augmented(self, population: _Population, is_typical: Any) -> Any:
@@ -762,7 +762,9 @@ class Constrained(CrossEntropyMethod):
             self._margin,
             *self._multipliers,
         ]
-        snapshot.more_entries = {"constraints": torch.tensor(numbers, dtype=torch.float64)}
+        snapshot.more_entries = {
+            "constraints": torch.tensor(numbers, dtype=torch.float64, device="cpu")
+        }
         return snapshot
 
     def rewind(self, snapshot: Snapshot) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cem.core.bounds import into_box, out_of_box
-from cem.core.checks import as_real
+from cem.core.checks import as_real, to_tensor
 from cem.core.evaluation import Evaluation
 from cem.core.state import MEAN, bounds_of, transformed_bounds, with_integers
 from cem.optimizer import CrossEntropyMethod
@@ -93,7 +93,7 @@ class Problem:
             raise ValueError(
                 "expected fitness alone for model='quadratic', got other candidates"
             )
-        return self.negate_if_maximizing(torch.as_tensor(evaluation.fitness).double().numpy())
+        return self.negate_if_maximizing(to_tensor(evaluation.fitness).double().numpy())
 
     def path_of(self, candidates: Any, values: Any) -> list[Known]:
         """Return evaluated candidates, shape (n, d), and their values as points of the search.
@@ -244,7 +244,7 @@ class ModelAssisted:
             drawn: The candidates that the optimizer drew, shape (N, d).
             number: The number of the generation, from 0.
         """
-        candidates = torch.as_tensor(drawn).double().numpy().copy()
+        candidates = to_tensor(drawn).double().numpy().copy()
         values = np.full(len(candidates), math.nan)  # NaN: not evaluated yet
         points = self._problem.points_of(candidates)
         best = min(self._path, key=lambda known: known.value, default=None)

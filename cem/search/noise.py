@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from cem.core.checks import to_tensor
 from cem.core.evaluation import Evaluation, Objective, as_evaluation, copy_of
 
 # Two values of the mean are noisy if they differ by more, relative to the range of fitness in
@@ -65,7 +65,7 @@ class NoiseDetector:
             # The objective has evaluated other candidates. The mean may not be among them.
             return evaluation
         evaluation = replace(evaluation, candidates=candidates)
-        fitness = torch.as_tensor(evaluation.fitness).double()
+        fitness = to_tensor(evaluation.fitness).double()
         if generation == 0:
             metrics = self._store_first(fitness)
             return replace(evaluation, metrics={**evaluation.metrics, **metrics})

@@ -10,7 +10,7 @@ import torch
 from searches import bits
 from searches import step as steps
 
-from cem import Bounds, CEMConfig, CrossEntropyMethod
+from cem import Bounds, CEMConfig, Choice, CrossEntropyMethod, Float, Int, Permutation, minimize
 
 SEARCHES = {
     "default": {
@@ -247,3 +247,20 @@ def test_a_snapshot_is_copied_to_the_host_whatever_torch_s_default_device():
     snapshot._host = None
     with torch.device("meta"):
         assert snapshot.record().mean.tolist() == [1.0, 2.0]
+
+
+def test_a_search_is_the_same_whatever_torch_s_default_device():
+    space = {"n": Int(0, 9), "x": Float(-1, 2), "kind": Choice("ab"), "order": Permutation(3)}
+    start = np.ones(2)
+
+    def search():
+        limited = {"constraints": lambda x: 0.5 - x[0], "budget": 60, "seed": 1}
+        real = minimize(lambda x: float(x @ x), start, 1.0, **limited)
+        mixed = minimize(
+            lambda p: p["n"] + p["x"] ** 2 + p["order"][0], space, budget=60, seed=1
+        )
+        return real.fun, mixed.fun
+
+    usual = search()
+    with torch.device("meta"):
+        assert search() == usual

@@ -359,7 +359,7 @@ def _weigh_ranks(size: int, device: torch.device) -> tuple[Tensor, float]:
     negative = [-weight for weight in reversed(positive)]
     # If the number of candidates is odd, the middle one has the weight 0.
     middle = [0] * (size % 2)
-    sums = torch.tensor([0, *positive, *middle, *negative]).cumsum(0).to(device)
+    sums = torch.tensor([0, *positive, *middle, *negative], device="cpu").cumsum(0).to(device)
     return sums, total**2 / math.fsum(log * log for log in logs)
 
 
