@@ -1,6 +1,7 @@
 """Checks of arguments. Their errors say which value was expected and which was passed."""
 
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from torch import Tensor
 from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
-_INSIDE = (f"{Path(__file__).parents[1]}/", f"{Path(torch.__file__).parent}/")
+_INSIDE = (f"{Path(__file__).parents[1]}{os.sep}", f"{Path(torch.__file__).parent}{os.sep}")
 
 _SAME = 1e-5  # the largest difference of equal values, relative to the largest one
 
