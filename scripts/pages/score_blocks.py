@@ -142,13 +142,13 @@ def headline() -> str:
     return f"""`cem` is an optimiser in Python, for NumPy and PyTorch: like \
 `scipy.optimize.minimize`, but for simulations and experiments that are expensive or have no \
 gradient, on CPU and CUDA. It descends by finite differences, then searches by CMA-ES or the \
-cross-entropy method (CEM). On {wins} of {problems} practical problems it comes within 1% of \
-the best known value, from values alone, in fewer evaluations than SciPy, pycma and Optuna; of \
-the accuracy targets of the benchmark BBOB it reaches {five[0]} with 1,000 evaluations of five \
-parameters (SciPy {five[1]}, pycma {five[2]}), with 4,000 of twenty {twenty[0]} (SciPy \
-{twenty[1]}, pycma {twenty[2]}). Its showcase learns to play Tetris in a minute on two cores: \
-an estimated {in_words(learned)} lines per game, {learned / dt20:.2g} times dt20, the best \
-published linear player."""
+cross-entropy method (CEM). On {wins} of {problems} practical problems it comes within \
+1% of the best known value in fewer evaluations than each of SciPy, pycma and Optuna, given \
+values alone; on BBOB's test functions it reaches {five[0]} of the accuracy targets with 1,000 \
+evaluations for five parameters (SciPy {five[1]}, pycma {five[2]}), {twenty[0]} with 4,000 for \
+twenty (SciPy {twenty[1]}, pycma {twenty[2]}). Its showcase learns to play Tetris in a minute \
+on two cores: an estimated {in_words(learned)} lines per game, {learned / dt20:.2g} times \
+dt20, the best published linear player."""
 
 
 def first_run() -> str:
