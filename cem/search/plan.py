@@ -40,6 +40,7 @@ _Options = Mapping[str, Any]
 _EVALUATIONS_PER_DIMENSION = 10_000
 _DESCENT_PER_DIM = 150  # the budget of the descent, in evaluations per parameter
 _MOST_FOR_A_MODEL = 40  # parameters; the time of a fit grows with the sixth power
+_MOST_FOR_A_DESCENT = 1_000  # parameters; the time of a step grows with the third power
 _TIMES_ON_A_GPU = 16  # A GPU evaluates 16 times as many candidates in about the same time.
 _AGREEING = 3  # large searches that have to agree to end a call that has a budget
 
@@ -333,7 +334,7 @@ def choose_plan(
         code=code,
         termination_options=termination_options,
         options=options,
-        descends=_descends(config, constraints, declares_noise, options),
+        descends=_descends(config, len(first), constraints, declares_noise, options),
         descent_budget=min(
             _DESCENT_PER_DIM * len(first),
             # The search after a descent with constraints evaluates at least a population,
@@ -346,6 +347,7 @@ def choose_plan(
 
 def _descends(
     config: CEMConfig,
+    dim: int,
     constraints: Constraints | None,
     declares_noise: bool,
     options: _Options,
@@ -357,11 +359,13 @@ def _descends(
 
     * "quadratic": True.
     * "auto": True if the call meets all requirements of a model, and evaluates candidates one
-      by one, by workers or not. With more than 40 parameters there is no model.
+      by one, by workers or not. With more than 40 parameters there is no model, so by default
+      up to 1,000 no full covariance is needed.
     * None: False.
 
     Args:
         config: The method of the search.
+        dim: The number of parameters.
         constraints: The constraints of the call, or None.
         declares_noise: Whether the objective declares itself noisy.
         options: All options of the call.
@@ -374,9 +378,12 @@ def _descends(
     if model not in ("auto", "quadratic", None):
         raise ValueError(f"expected 'auto', 'quadratic' or None for model, got {model!r}")
     by_one = _is_called_by_one(options)
+    is_full = config.paths and config.covariance == "full"
+    needs_no_model = model == "auto" and options["config"] is None
     # Each requirement of a model, as a text for an error message, and whether it is met.
     requirements = {
-        "a full covariance with evolution paths": config.paths and config.covariance == "full",
+        "a full covariance with evolution paths": is_full
+        or (needs_no_model and dim <= _MOST_FOR_A_DESCENT),
         "numbers alone": not config.families,
         # With constraints, only a descent is possible.
         "no constraints": constraints is None or model == "auto",

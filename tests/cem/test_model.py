@@ -488,6 +488,17 @@ class TestMinimize:
         assert result.fun < 1e-12
         assert result.settings["model"] is None
 
+    @pytest.mark.parametrize(("dim", "descends"), [(300, True), (1_001, False)])
+    def test_a_diagonal_covariance_needs_no_descent_but_takes_one(self, dim, descends):
+        result = minimize(
+            lambda x: float((x - 1) @ (x - 1)),
+            np.zeros(dim),
+            0.5,
+            vectorize="loop",
+            budget=1_300,
+        )
+        assert (result.fun < 1e-9 * dim) == descends
+
     def test_what_does_not_go_with_a_model_is_named(self):
         with pytest.raises(ValueError, match="'auto', 'quadratic' or None for model, got 'gp'"):
             minimize(rosenbrock, np.zeros(2), 1.0, model="gp")
