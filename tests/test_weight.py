@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 61_315,
-    ("tetris", PYTHON): 49_490,
+    ("cem", PYTHON): 61_800,
+    ("tetris", PYTHON): 49_545,
     ("tetris", NATIVE): 57_845,
-    ("kernels", PYTHON): 19_845,
+    ("kernels", PYTHON): 19_880,
     ("kernels", NATIVE): 46_620,
     ("scripts", PYTHON): 31_900,
-    ("tests", PYTHON + NATIVE): 150_640,
+    ("tests", PYTHON + NATIVE): 151_720,
 }
 WORDS = 22_000  # of README and docs
 
