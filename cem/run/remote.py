@@ -117,8 +117,10 @@ def _evaluate_function(function: Any, arguments: Any, catch: Any) -> tuple[str, 
         return "FAILED", error
     except Exception as error:
         return "RAISED", error
-    # A tensor or array without dimensions becomes a number, and a masked one NaN.
-    if getattr(value, "shape", None) == ():
+    # A tensor or array without dimensions becomes a number, and a masked one NaN. So does the
+    # value of a single parameter, which ``(x - 3) ** 2`` returns in the shape of x.
+    shape = getattr(value, "shape", None)
+    if shape == () or shape == getattr(arguments[0], "shape", None) == (1,):
         is_masked = getattr(value, "mask", False)
         value = math.nan if is_masked else value.item()
     if not isinstance(value, Real):

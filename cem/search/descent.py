@@ -1,9 +1,10 @@
 """A quasi-Newton descent, which precedes the search if the function may be smooth.
 
 The method is damped BFGS with forward differences: J. Nocedal and S. Wright, Numerical
-Optimization, chapters 6 and 18 (procedure 18.2). With bounds or constraints, a step is the
-solution of a quadratic program. With constraints, it decreases a merit function: see
-``cem.search.merit``. Bounds are never violated.
+Optimization, chapters 6 and 18 (procedure 18.2). Without limits, a step is the minimum of the
+quadratic approximation within a trusted radius (chapter 4). With bounds or constraints, it is
+the solution of a quadratic program, whose curvature has the shift of that minimum. With
+constraints, it decreases a merit function: see ``cem.search.merit``. Bounds are never violated.
 
 Gradients, steps and the curvature are in scaled units: the unit of a parameter is its standard
 deviation. In these units the first curvature is a multiple of the identity matrix, and no

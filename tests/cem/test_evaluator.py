@@ -156,6 +156,12 @@ def test_the_fitness_of_a_candidate_is_a_number(value):
     assert len(str(caught.value)) < 130
 
 
+@pytest.mark.parametrize("zeros", [np.zeros, torch.zeros])
+def test_the_fitness_of_one_parameter_may_have_its_shape(zeros):
+    result = minimize(lambda x: (x - 3) ** 2, zeros(1), 1.0, vectorize="loop", budget=50)
+    assert result.fun < 1e-12
+
+
 @pytest.mark.parametrize("value", [np.ma.masked, np.ma.masked_array(-9.0, mask=True)])
 def test_a_masked_fitness_means_that_the_candidate_failed(value):
     for vectorize, function in (
