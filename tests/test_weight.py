@@ -19,7 +19,7 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 61_800,
+    ("cem", PYTHON): 61_805,
     ("tetris", PYTHON): 49_545,
     ("tetris", NATIVE): 57_845,
     ("kernels", PYTHON): 19_880,
