@@ -139,9 +139,9 @@ def as_real(name: str, value: Any) -> Tensor:
 
 
 def to_tensor(value: Any, dtype: torch.dtype | None = None) -> Tensor:
-    """Return what ``torch.as_tensor`` returns where no default device is set.
+    """Return a tensor as it is, and other values as ``torch.as_tensor`` does by default.
 
-    After ``torch.set_default_device`` it would move tensors and arrays to that device.
+    After ``torch.set_default_device`` this would move tensors and arrays to that device.
     """
     if isinstance(value, Tensor):
         return value

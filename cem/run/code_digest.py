@@ -48,6 +48,13 @@ def digest_code(*values: Any) -> str:
     return f"{sys.implementation.cache_tag} {digest.hexdigest()[:16]}"
 
 
+def _is_data(value: Any) -> bool:
+    """Return whether a value has the same text in every process."""
+    if isinstance(value, tuple):
+        return all(map(_is_data, value))
+    return value is None or isinstance(value, _DATA)
+
+
 def _expand(value: Any) -> Iterable[Any]:
     """Return the parts of a value that the digest covers.
 
@@ -59,7 +66,7 @@ def _expand(value: Any) -> Iterable[Any]:
     # Bytecode also has these constants: ``{1, 2}`` after ``in``, in an order that differs from
     # process to process, and from Python 3.14 on slices such as ``1:``.
     if isinstance(value, frozenset):
-        return sorted(repr(item) for item in value if isinstance(item, _DATA))
+        return sorted(repr(item) for item in value if _is_data(item))
     if isinstance(value, slice):
         return [repr(value)]
     if isinstance(value, partial):

@@ -131,7 +131,9 @@ class Evaluator:
                 "expected a number of workers for timeout_s: only a process can be killed"
             )
         self._catch = catch if isinstance(catch, tuple) else (catch,)
-        if not all(isinstance(kind, type) for kind in self._catch):
+        if not all(
+            isinstance(kind, type) and issubclass(kind, BaseException) for kind in self._catch
+        ):
             # Otherwise the first failure would show it, perhaps after hours.
             raise TypeError(f"expected exceptions, a type or a tuple, for catch, got {catch!r}")
         self.failures = 0

@@ -300,7 +300,8 @@ class Descent:
         value = self._outcome[0]
         units = np.maximum(self._scale, np.abs(self._x))
         # The squares of the numbers by which the differences are shorter.
-        excess = self._curvatures() * units**2 / (math.sqrt(8) * max(abs(value), _TINY))
+        excess = self._curvatures() * (units / self._scale) ** 2
+        excess /= math.sqrt(8) * max(abs(value), _TINY)
         shares = 1 / np.sqrt(np.clip(excess, 1.0, _SHORTEST_DIFFERENCE**-2))
         lengths = self._relative_difference * shares * units
         lengths = np.maximum(lengths, math.sqrt(_NOISE_FACTOR * self._noise) * self._width)
@@ -308,13 +309,14 @@ class Descent:
         return np.minimum(lengths, (self._high - self._low) / 2)
 
     def _curvatures(self) -> Any:
-        """Return the curvature along each parameter, shape (d,), 0 if it is not known.
+        """Return the curvature along each parameter, shape (d,), in scaled units.
 
-        With constraints it is not known: the curvature of the descent is the Lagrangian's.
+        It is 0 if it is not known. With constraints it is not: the curvature of the descent is
+        the Lagrangian's.
         """
         if self._last_derivatives is None or self._has_constraints:
             return np.zeros(len(self._scale))
-        return np.diag(self._curvature) / self._scale**2
+        return np.diag(self._curvature)
 
     def _derivatives(self) -> Any:
         """Return the derivatives by forward differences, shape (1 + m, d), in scaled units.
@@ -334,10 +336,10 @@ class Descent:
         # The changes of the outcome have the shape (n, 1 + m), and the slopes (1 + m, n).
         changes = self._outcomes_of(points) - self._outcome
         slopes = changes.T / actual_steps
-        # A difference is the slope at the middle of its step, if the curvature is constant.
-        slopes[0] -= self._curvatures()[free] * actual_steps / 2
         derivatives = np.zeros((len(self._outcome), len(self._x)))
         derivatives[:, free] = self._scale[free] * slopes
+        # A difference is the slope at the middle of its step, if the curvature is constant.
+        derivatives[0, free] -= (self._curvatures() / self._scale)[free] * actual_steps / 2
         return derivatives
 
     def _choose_step(self, derivatives: Any) -> Any:
@@ -394,6 +396,7 @@ class Descent:
         dim = len(self._x)
         radius = _TRUSTED_DISTANCE * math.sqrt(dim)
         step, shift = minimize_in_ball(derivatives[0], self._curvature, radius)
+        step = np.where(self._is_free, step, 0.0)  # Rounding has moved constant parameters.
         self._trusted_curvature = self._curvature + shift * np.eye(dim)
         if self._is_limited:
             step, multipliers = self._solve_program(self._outcome, derivatives)

@@ -123,7 +123,7 @@ def minimize(
               a surrogate model then chooses the candidates to evaluate. "auto": such a model,
               if the objective evaluates one candidate per call, and has numbers as parameters
               and no noise; with constraints or more than 40 parameters, the descent alone;
-              with more than 1,000, neither. None: neither.
+              with more than 1,000, by default neither. None: neither.
             * ``restarts``: the maximum number of restarts, or a policy such as
               ``cem.search.Ipop()``. None: the budget alone limits them, or 0 without evolution
               paths.

@@ -64,6 +64,7 @@ def decorated(function):
         with_helper,
         closing,
         lambda k: define(f"def f(x):\n    return x in {{'a', 'b', {k}}}"),
+        lambda k: define(f"def f(x):\n    return x in {{(0, 1), ({k}, 0)}}"),
         lambda k: partial(plain(), slice(k)),  # as x[:k] is a constant of Python 3.14
         lambda k: partial(plain(), k),
         lambda k: decorated(lru_cache(plain(k))),

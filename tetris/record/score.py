@@ -55,7 +55,7 @@ class Score:
         if not self.games:
             return 2 * self.lines / chi2_quantile(0.95, 2), None
         if not self.lines:
-            return 0.0, chi2_quantile(0.95, 2) / (2 * self.games)
+            return 0.0, math.expm1(chi2_quantile(0.95, 2) / (2 * self.games))
         lines = self.lines / self.dispersion
         games = self.games / self.dispersion
         low = 2 * lines / chi2_quantile(0.975, 2 * games + 2)

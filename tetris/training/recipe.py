@@ -310,8 +310,12 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         **_engine_settings(preset, device),
     }
     preset_names = PRESETS[preset].keys()
-    for layer in layers:
-        settings = _apply_layer(settings, layer)
+    boards = [index for index, layer in enumerate(layers) if "board" in layer]
+    for index, layer in enumerate(layers):
+        used = dict(layer)
+        if index in boards[:-1]:
+            del used["board"]  # A later board counts. Only that one may change the curriculum.
+        settings = _apply_layer(settings, used)
         # A layer with all settings, such as the config of a run, leaves nothing of the preset.
         if layer.keys() >= preset_names:
             preset = layer.get("preset", preset)

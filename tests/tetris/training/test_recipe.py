@@ -109,6 +109,7 @@ def test_later_layer_beats_earlier_beats_preset() -> None:
         ([{"decisions": 377}], [("10x10", 8, 377), ("10x20", 20, 377)]),
         ([{"board": "8x12"}], [("8x10", 8, 300), ("8x12", 20, 900)]),
         ([{"board": "10x24"}], [("10x10", 8, 300), ("10x24", 20, 900)]),
+        ([{"board": "10x8"}, {"board": "10x24"}], [("10x10", 8, 300), ("10x24", 20, 900)]),
     ],
 )
 def test_layers_make_these_stages(
