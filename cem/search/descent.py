@@ -501,10 +501,11 @@ class Descent:
         return self._try(self._limit_length(corrected))
 
     def _correct_violations(self, derivatives: Any) -> None:
-        """Try points near the current one until the constraints are satisfied exactly.
+        """Try points near the current one until ``Merit.is_feasible`` is true of one.
 
         Args:
-            derivatives: The derivatives at the current point, shape (1 + m, d).
+            derivatives: The derivatives at the current point, or at the one before it if the
+                last step was very short, shape (1 + m, d).
         """
         if not self._has_constraints:
             return

@@ -314,7 +314,8 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     for index, layer in enumerate(layers):
         used = dict(layer)
         if index in boards[:-1]:
-            del used["board"]  # A later board counts. Only that one may change the curriculum.
+            # A later board replaces this one, which must not change the curriculum before.
+            del used["board"]
         settings = _apply_layer(settings, used)
         # A layer with all settings, such as the config of a run, leaves nothing of the preset.
         if layer.keys() >= preset_names:
